@@ -33,15 +33,15 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from gossamer.project.dead_letters.dead_letters.dead_letters import DeadLetterChoice, list_letters
-from gossamer.project.dead_letters.dead_letters.story import story_of
-from gossamer.project.jobs.jobs.status import project_status
 from tests.services.valkey import DURABLE, ValkeyServer, running_valkey
 
 from gossamer.backends.state import State
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import Candidate, UrlState
 from gossamer.model.url import fingerprint
+from gossamer.project.dead_letters.dead_letters import DeadLetterChoice, list_letters
+from gossamer.project.dead_letters.story import story_of
+from gossamer.project.jobs.status import project_status
 from gossamer.project.open import Project, open_project
 from gossamer.settings import load
 

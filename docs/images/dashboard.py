@@ -16,9 +16,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from gossamer.project.dead_letters.dead_letters.dead_letters import DeadLetterChoice, list_letters
-from gossamer.project.jobs.jobs.worker_pool import WorkerPool
-from gossamer.project.schedules.schedules.api_schedules import ScheduleRequest, write_schedule
 from playwright.async_api import Browser, Page, async_playwright
 
 from gossamer import settings as read_settings
@@ -28,8 +25,11 @@ from gossamer.demo.shop import open_shop
 from gossamer.fetch.browser.chromium import find_executable, wants_sandbox
 from gossamer.model.events import Silence
 from gossamer.project.access.keys import SCOPES, add_key
+from gossamer.project.dead_letters.dead_letters import DeadLetterChoice, list_letters
+from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import open_project
 from gossamer.project.pages.results import PageReader
+from gossamer.project.schedules.api_schedules import ScheduleRequest, write_schedule
 from gossamer.server.app import make_app
 from gossamer.server.run import Server, _config, listen
 

@@ -24,9 +24,6 @@ from typing import Any
 import msgspec
 import pytest
 from celery import Celery
-from gossamer.project.jobs.jobs.api_requests import BadRequest
-from gossamer.project.jobs.jobs.celery_terms import findings
-from gossamer.project.jobs.jobs.messages import DueMessage, Message, deliver_messages, enter_message
 from kombu import Message as BrokerMessage
 from kombu.exceptions import ContentDisallowed
 
@@ -34,6 +31,9 @@ from gossamer.access.contract import Callback, CallbackState
 from gossamer.celery import attach
 from gossamer.errors import Misconfigured, Permanent
 from gossamer.model.job import JobTerms
+from gossamer.project.jobs.api_requests import BadRequest
+from gossamer.project.jobs.celery_terms import findings
+from gossamer.project.jobs.messages import DueMessage, Message, deliver_messages, enter_message
 from gossamer.project.open import Project, open_project
 from gossamer.settings import Settings, load
 from tests.services.valkey import ValkeyServer

@@ -19,7 +19,7 @@ from gossamer.errors import BackendUnavailable
 from gossamer.model.url import _BAD_PORTS
 from gossamer.project.access import keys
 from gossamer.project.access.keys import revoke_key
-from gossamer.project.jobs.jobs import api_views
+from gossamer.project.jobs import api_views
 from gossamer.project.open import Project
 from gossamer.server import door as door_module
 from gossamer.server import job_routes, record_routes

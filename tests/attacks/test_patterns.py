@@ -13,8 +13,6 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from gossamer.project.jobs.jobs.site_crawl import SiteCrawl
-from gossamer.project.spiders.spiders.spiders import spider_of_job
 
 from gossamer.fetch.robots_rules import read_robots
 from gossamer.model.file import file_name
@@ -23,7 +21,9 @@ from gossamer.model.site_part import KEPT_PROGRAMS, LARGEST_PROGRAM, SitePart, _
 from gossamer.model.task import Request
 from gossamer.parse.arguments import stored_arguments
 from gossamer.parse.site import SITE_PART
+from gossamer.project.jobs.site_crawl import SiteCrawl
 from gossamer.project.pages import extraction, page_children
+from gossamer.project.spiders.spiders import spider_of_job
 from gossamer.schedule.sources import WantedPage
 from tests.server.serving import Served, serving, settings_of
 

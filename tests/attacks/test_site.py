@@ -22,12 +22,12 @@ import io
 from pathlib import Path
 
 import pytest
-from gossamer.project.records.records.export import destination_of
 from warcio.archiveiterator import ArchiveIterator
 
 from gossamer.errors import Misconfigured, ParseFailed
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageFacts
+from gossamer.project.records.export import destination_of
 from gossamer.store.export.destination import named
 from gossamer.store.warc import WarcWriter
 from gossamer.units import discreet

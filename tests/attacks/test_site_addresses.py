@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.model.events import Silence
 from gossamer.model.job import JobCounts
 from gossamer.parse.spider import Spider
+from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import open_project
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import load

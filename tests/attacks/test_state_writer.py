@@ -11,9 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from gossamer.project.records.records.export import export_records
-from gossamer.project.records.records.records import RecordFilter
-from gossamer.project.schedules.schedules.changes import ADDED, new_schedule, run_schedule
 
 from gossamer import Page, Request, Spider
 from gossamer.errors import Misconfigured
@@ -24,7 +21,10 @@ from gossamer.model.secret_text import SecretRef
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, site_of
 from gossamer.project.open import Project, open_project
+from gossamer.project.records.export import export_records
+from gossamer.project.records.records import RecordFilter
 from gossamer.project.reparse.archive_job import REPARSE, ReparseTerms
+from gossamer.project.schedules.changes import ADDED, new_schedule, run_schedule
 from gossamer.schedule.authority import sealed_schedule
 from gossamer.settings import ScheduleTable, Settings, load
 from tests.journey.crawling import crawled, look

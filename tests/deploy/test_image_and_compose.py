@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from gossamer.project.spiders.spiders.spiders import spiders_of
 
 from gossamer.process.supervisor import GRACE
+from gossamer.project.spiders.spiders import spiders_of
 from gossamer.settings import Settings, known_keys, load
 from gossamer.settings.reader import ENV_PREFIX, FROM_FILE
 from gossamer.units import parse_duration

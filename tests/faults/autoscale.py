@@ -13,9 +13,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from gossamer.project.workers.workers.scaling import Scaling, scaling
-
 from gossamer.project.open import open_project
+from gossamer.project.workers.scaling import Scaling, scaling
 from gossamer.settings import load
 from tests.faults.commands import Command, CommandProject, until
 from tests.sites.running import Park, park

@@ -6,10 +6,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from gossamer.project.alerts.alerts.channels import OWNER
 
 from gossamer.model.alert import AlertState
 from gossamer.project.access.callbacks import secret_view
+from gossamer.project.alerts.channels import OWNER
 from gossamer.project.open import open_project
 from gossamer.settings import load
 from gossamer.store.contract import SpoolNote

@@ -17,7 +17,7 @@ import pytest
 
 from gossamer.project.upkeep.move.backup_file import open_backup
 from tests.journey.commands import QUICK
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.services.postgres import PostgresServer, schema_of
 from tests.services.valkey import running_valkey
 from tests.sites.api import ApiSite, Asked, api_site
@@ -90,9 +90,7 @@ async def start(folder: Path, url: str) -> asyncio.subprocess.Process:
 
 
 async def requests_at(site: ApiSite, goal: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while len(site.log) < goal:
-            await asyncio.sleep(0.005)
+    await until(lambda: len(site.log) >= goal, every=0.005)
 
 
 def new_stack(folder: Path, stack: ExitStack, kind: str, postgres: PostgresServer) -> None:

@@ -9,10 +9,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from gossamer.project.records.records.figures import Point, history, totals
 
 from gossamer.model.figures import Figures
 from gossamer.project.open import open_project
+from gossamer.project.records.figures import Point, history, totals
 from gossamer.settings import load
 from gossamer.store.record_rows import DumpedPage
 from tests.faults.fleet import FleetProject, assert_whole, own_services, poll_until, wait_for_all, workers

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from gossamer.project.jobs.jobs.api_requests import CrawlRequest
-from gossamer.project.jobs.jobs.slices import enqueue
 
+from gossamer.project.jobs.api_requests import CrawlRequest
+from gossamer.project.jobs.slices import enqueue
 from gossamer.settings import load
 from tests.faults.commands import CommandProject, until
 from tests.faults.test_politeness import LATE, gaps

@@ -8,10 +8,10 @@ import signal
 
 import msgspec
 import pytest
-from gossamer.project.workers.workers.workers import WorkerView, list_workers
 
 from gossamer.model.job import Job, JobCounts, JobState
 from gossamer.project.open import open_project
+from gossamer.project.workers.workers import WorkerView, list_workers
 from gossamer.settings import load
 from gossamer.store.contract import RecordQuery
 from tests.faults.fleet import FleetProject, assert_whole, own_services, poll_until, wait_for_all, workers

@@ -18,9 +18,6 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from gossamer.project.jobs.jobs.crawl import crawl
-from gossamer.project.jobs.jobs.slots import PoolTerms
-from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -30,6 +27,9 @@ from gossamer.errors import BackendUnavailable
 from gossamer.frontier.contract import DeadFilter
 from gossamer.model.events import Silence
 from gossamer.pipeline.steps import Drop
+from gossamer.project.jobs.crawl import crawl
+from gossamer.project.jobs.slots import PoolTerms
+from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings

@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 import msgspec
 import zstandard
-from gossamer.project.jobs.jobs.api_requests import CrawlRequest, ScrapeRequest
-from gossamer.project.jobs.jobs.slices import request_of
 from warcio.archiveiterator import ArchiveIterator
 
 from gossamer.backends.folder.archive import FolderArchive
@@ -41,6 +39,8 @@ from gossamer.model.task import Request
 from gossamer.model.url import UrlRules, bad_port_of, looks_endless, parse_url, shape_of, site_of, without_user
 from gossamer.parse.page import Page
 from gossamer.parse.site import SitePartSpider
+from gossamer.project.jobs.api_requests import CrawlRequest, ScrapeRequest
+from gossamer.project.jobs.slices import request_of
 from gossamer.project.upkeep.move.backup_file import BackupHeader, _checked, new_backup
 from gossamer.recipe.reader import read_recipe
 from gossamer.schedule.sources.sitemap_walk import sitemaps_in

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from gossamer.project.jobs.jobs.crawl import Attend, CrawlReport, crawl
 
 from gossamer import Spider, settings
 from gossamer.frontier.contract import DeadFilter, DeadLetter
 from gossamer.model.events import Event
 from gossamer.model.job import Job
 from gossamer.model.record import StoredRecord
+from gossamer.project.jobs.crawl import Attend, CrawlReport, crawl
 from gossamer.project.open import Project, open_project
 from gossamer.settings import Settings
 from gossamer.store.contract import RecordQuery

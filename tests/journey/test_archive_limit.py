@@ -7,13 +7,13 @@ import random
 from pathlib import Path
 
 import pytest
-from gossamer.project.jobs.jobs.crawl import crawl
-from gossamer.project.jobs.jobs.status import project_status
-from gossamer.project.workers.workers.workers import ARCHIVE_FULL
 
 from gossamer import Page, Spider
 from gossamer.model.events import Trouble
+from gossamer.project.jobs.crawl import crawl
+from gossamer.project.jobs.status import project_status
 from gossamer.project.upkeep.doctor import examine
+from gossamer.project.workers.workers import ARCHIVE_FULL
 from tests.patience import until
 from tests.sites.hostile_server import HostileSite, hostile_site
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gossamer.project.jobs.jobs.crawl import crawl
 
 from gossamer import Item, Page
 from gossamer.clock import SystemClock
@@ -16,6 +15,7 @@ from gossamer.model.events import ItemDropped
 from gossamer.model.record import StoredRecord
 from gossamer.monitor.logs import JsonLog
 from gossamer.pipeline.steps import Drop
+from gossamer.project.jobs.crawl import crawl
 from gossamer.store.contract import RecordQuery
 from tests.journey.crawling import look, settings_for
 from tests.journey.visiting import Curious, among_good_pages

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from celery import Celery, signals
 from celery.exceptions import Retry
-from gossamer.project.jobs.jobs.api_requests import BadRequest
 
 from gossamer.celery import attach, stopping
 from gossamer.errors import Misconfigured
+from gossamer.project.jobs.api_requests import BadRequest
 from tests.journey.commands import gossamer
 from tests.server.serving import SPIDER
 from tests.sites.running import Park, park

@@ -7,12 +7,12 @@ from hashlib import sha256
 
 import msgspec
 import pytest
-from gossamer.project.dead_letters.dead_letters.story import story_of
-from gossamer.project.records.records.export import export_records
-from gossamer.project.records.records.records import RecordFilter
 
 from gossamer import File, Item, Page, Spider
 from gossamer.model.file import safe_file_name
+from gossamer.project.dead_letters.story import story_of
+from gossamer.project.records.export import export_records
+from gossamer.project.records.records import RecordFilter
 from gossamer.project.upkeep.move import backup, copy, move, restore
 from tests.journey.crawling import crawled, look, settings_for
 from tests.services.proxies import http_proxy, socks_proxy

@@ -12,14 +12,14 @@ from uuid import uuid4
 import msgspec
 import pytest
 import redis
-from gossamer.project.jobs.jobs.slots import PoolTerms
-from gossamer.project.jobs.jobs.worker_pool import WorkerPool
-from gossamer.project.schedules.schedules.changes import ADDED, add_schedule, new_schedule, run_schedule
 
 from gossamer.errors import Misconfigured
 from gossamer.model.events import Event, EventHub, Trouble
 from gossamer.model.job import JobState, JobTerms
+from gossamer.project.jobs.slots import PoolTerms
+from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
+from gossamer.project.schedules.changes import ADDED, add_schedule, new_schedule, run_schedule
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import ScheduleTable, Settings, load
 from tests.docs.manual import ROOT

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gossamer.project.jobs.jobs.crawl import Running
 
 from gossamer.model.events import Event, Trouble
 from gossamer.model.task import UrlState
 from gossamer.parse.site import SiteSpider
+from gossamer.project.jobs.crawl import Running
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 from tests.journey.commands import QUICK, Said, ended, gossamer

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gossamer.project.jobs.jobs.crawl import CrawlReport, Running
 
 from gossamer import Drop, Item, Page, Spider
 from gossamer.model.events import QualityChanged
 from gossamer.parse.discovery import load_spider
+from gossamer.project.jobs.crawl import CrawlReport, Running
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 from tests.journey.commands import QUICK, gossamer

@@ -13,12 +13,12 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from gossamer.project.jobs.jobs.slots import PoolTerms
-from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, Trouble
 from gossamer.model.job import Job, JobState
 from gossamer.parse.spider import Spider
+from gossamer.project.jobs.slots import PoolTerms
+from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
 from gossamer.project.transports import SharedTransports
 from gossamer.settings import load

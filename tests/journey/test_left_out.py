@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from gossamer.project.jobs.jobs.crawl import Running
 
 from gossamer import Item, Page, Spider
 from gossamer.model.events import Gone, Trouble
+from gossamer.project.jobs.crawl import Running
 from gossamer.project.open import Project
 from gossamer.schedule.sources import parse_source
 from gossamer.store.contract import RecordQuery

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gossamer.project.records.records.export import outputs_of, try_outputs
-from gossamer.project.workers.workers.service import run_crawl
 
 from gossamer import Item, Page, Rule, Spider
 from gossamer.errors import Misconfigured
 from gossamer.model.events import Silence, Trouble
 from gossamer.model.page import Headers, Snapshot
+from gossamer.project.records.export import outputs_of, try_outputs
+from gossamer.project.workers.service import run_crawl
 from tests.journey.crawling import Heard, crawled, settings_for
 from tests.sites.hostile import HostileSite, hostile_site
 

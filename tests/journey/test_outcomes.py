@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gossamer.project.jobs.jobs.crawl import Running
-from gossamer.project.jobs.jobs.jobs import JobView, show_job
 
 from gossamer import Drop, Item, Page, Spider
+from gossamer.project.jobs.crawl import Running
+from gossamer.project.jobs.jobs import JobView, show_job
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 from tests.journey.commands import QUICK, gossamer

@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from gossamer.project.dead_letters.dead_letters.dead_letters import (
+from gossamer import Page, Spider
+from gossamer.frontier.contract import DeadFilter, UrlStory
+from gossamer.model.url import site_of
+from gossamer.project.dead_letters.dead_letters import (
     DeadLetterChoice,
     Replayed,
     list_letters,
     replay_letters,
 )
-
-from gossamer import Page, Spider
-from gossamer.frontier.contract import DeadFilter, UrlStory
-from gossamer.model.url import site_of
 from gossamer.project.open import Project
 from tests.journey.crawling import crawled, look, settings_for
 from tests.sites.running import park

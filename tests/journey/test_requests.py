@@ -8,8 +8,6 @@ from importlib import import_module
 from typing import ClassVar
 
 import pytest
-from gossamer.project.dead_letters.dead_letters.dead_letters import DeadLetterChoice, replay_letters
-from gossamer.project.dead_letters.dead_letters.story import Story, story_of
 
 from gossamer import Page, Request, Spider
 from gossamer.backends.sqlite.frontier import SqliteFrontier
@@ -19,6 +17,8 @@ from gossamer.frontier.admission import FORCED_IN_VAIN
 from gossamer.model.events import Event, Trouble
 from gossamer.model.secret_text import secrets_marked
 from gossamer.parse.spider import Results
+from gossamer.project.dead_letters.dead_letters import DeadLetterChoice, replay_letters
+from gossamer.project.dead_letters.story import Story, story_of
 from tests.journey.commands import gossamer
 from tests.journey.crawling import crawled, look, settings_for
 from tests.sites.api import PAGES, PASSWORD, PER_PAGE, USER, ApiSite, api_site

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.crawl.page_facts import rhythm_of
 from gossamer.crawl.seeding import Seeder
@@ -26,6 +25,7 @@ from gossamer.model.job import Job
 from gossamer.model.task import Request
 from gossamer.parse.discovery import load_spider
 from gossamer.parse.spider import Spider
+from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
 from gossamer.project.wiring import seed_context
 from gossamer.settings import Settings

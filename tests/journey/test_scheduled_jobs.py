@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from gossamer.project.jobs.jobs.slots import PoolTerms
-from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.crawl.page_facts import rhythm_of
 from gossamer.crawl.seed_context import SOURCE_PAUSES
@@ -18,6 +16,8 @@ from gossamer.model.events import Silence
 from gossamer.model.job import Job, JobState
 from gossamer.model.task import DropReason
 from gossamer.parse.spider import Spider
+from gossamer.project.jobs.slots import PoolTerms
+from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings, load

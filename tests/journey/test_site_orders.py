@@ -6,10 +6,10 @@ from itertools import pairwise
 from uuid import uuid4
 
 import pytest
-from gossamer.project.jobs.jobs.crawl import Running
-from gossamer.project.sites.sites.sites import rest_site, resume_site, slow_site
 
 from gossamer import Spider
+from gossamer.project.jobs.crawl import Running
+from gossamer.project.sites.sites import rest_site, resume_site, slow_site
 from tests.journey.crawling import crawled, settings_for
 from tests.patience import until
 from tests.services.valkey import running_valkey

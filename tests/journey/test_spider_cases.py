@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from gossamer.project.jobs.jobs.replay import replay
-from gossamer.project.spiders.spiders.cases import run_cases, save_case
-from gossamer.project.spiders.spiders.spiders import crawl_target
 
 from gossamer.errors import Misconfigured
+from gossamer.project.jobs.replay import replay
+from gossamer.project.spiders.cases import run_cases, save_case
+from gossamer.project.spiders.spiders import crawl_target
 from tests.journey.commands import gossamer
 from tests.journey.crawling import Heard, crawled, look, settings_for
 from tests.sites.downloads import Content, download_site

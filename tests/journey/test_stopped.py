@@ -9,11 +9,11 @@ import sqlite3
 from contextlib import suppress
 
 import pytest
-from gossamer.project.jobs.jobs.crawl import crawl
 
 from gossamer import Request, Spider
 from gossamer.crawl.seeding import SEEDS_AT_ONCE
 from gossamer.process.signals import send
+from gossamer.project.jobs.crawl import crawl
 from gossamer.settings import load
 from tests.journey.commands import QUICK, ended, gossamer, started
 from tests.patience import until

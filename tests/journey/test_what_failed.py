@@ -8,14 +8,14 @@ import json
 from pathlib import Path
 
 import pytest
-from gossamer.project.alerts.alerts.readings import Readings
-from gossamer.project.dead_letters.dead_letters.dead_letters import DeadLetterChoice, list_letters
-from gossamer.project.jobs.jobs.api_views import job_report
-from gossamer.project.jobs.jobs.jobs import find_job, show_job
 
 from gossamer.model.alert_rules import dead_letters
 from gossamer.model.alert_table import USUAL
 from gossamer.model.situation import Situation
+from gossamer.project.alerts.readings import Readings
+from gossamer.project.dead_letters.dead_letters import DeadLetterChoice, list_letters
+from gossamer.project.jobs.api_views import job_report
+from gossamer.project.jobs.jobs import find_job, show_job
 from gossamer.project.open import Project, open_project
 from gossamer.settings import load
 from tests.journey.commands import QUICK, gossamer, started

@@ -31,6 +31,8 @@ EPOCH = 1_700_000_000
 FORM = "<form id=login method=post action=/login><input name=user><input type=password name=password></form>"
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 
+SLOW = 0.3  # seconds that a slow page takes
+
 
 class SitePage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A page as its site has it now. `things` are keys of items with their prices."""
@@ -208,7 +210,7 @@ class Handler(BaseHTTPRequestHandler):
                 if refusals[site.edition, path] <= page.refusals:
                     return 503, {"Retry-After": "0"}, "later"
         if page.is_slow:
-            time.sleep(0.3)
+            time.sleep(SLOW)
         if page.to:
             return 302, {"Location": page.to}, ""
         if page.status != 200:

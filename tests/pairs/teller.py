@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import gossamer.project.workers.workers.service
 import msgspec
 
 import gossamer.cli.crawl
@@ -29,12 +28,14 @@ import gossamer.cli.reparse
 import gossamer.cli.schedule_add
 import gossamer.cli.worker
 import gossamer.project.reparse.dead_letters
+import gossamer.project.workers.service
 from gossamer import settings
 from gossamer.cli import main
 from gossamer.frontier.contract import DeadFilter, is_redirect
 from gossamer.project.open import Project, open_project
 from gossamer.settings import Settings
 from gossamer.store.contract import RecordQuery
+from tests.faults.pace import TOLERANCE
 from tests.patience import PATIENCE
 from tests.services.ports import free_port
 from tests.services.postgres import shared_postgres
@@ -178,7 +179,7 @@ class Teller:
         """No two requests are closer together. A crawl-delay counts from the second page on."""
         times = sorted(hit.at for hit in hits)
         least = min((later - sooner for sooner, later in pairwise(times)), default=gap)
-        self._expect(least >= gap * 0.99, f"two requests were {least:.4f} s apart, where {gap:.4f} s are due")
+        self._expect(least >= gap - TOLERANCE, f"two requests were {least:.4f} s apart, where {gap:.4f} s are due")
 
     # -- commands ----------------------------------------------------------------------------------------------------
 

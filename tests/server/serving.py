@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx
 import msgspec
-from gossamer.project.jobs.jobs.slots import PoolTerms
-from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.client import AsyncClient
 from gossamer.model.events import Silence
 from gossamer.project.access.keys import SCOPES, add_key
+from gossamer.project.jobs.slots import PoolTerms
+from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
 from gossamer.project.pages.results import PageReader
 from gossamer.server.app import make_app

@@ -14,7 +14,7 @@ import pytest
 
 from gossamer.model.job import JobTerms
 from gossamer.project.access.keys import LOCAL, audit_lines, list_keys, one_time_token, revoke_key
-from gossamer.project.jobs.jobs import api_views
+from gossamer.project.jobs import api_views
 from gossamer.server import job_routes
 from gossamer.server.app import ENDPOINTS
 from gossamer.server.endpoint import PUBLIC

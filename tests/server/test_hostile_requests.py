@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from gossamer.project.jobs.jobs.api_requests import ScrapeRequest
 
+from gossamer.project.jobs.api_requests import ScrapeRequest
 from gossamer.server.answers import ApiError
 from gossamer.server.request_body import parse_body
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gossamer.project.records.records.metrics import exposition
 from prometheus_client.parser import text_string_to_metric_families
 
 from gossamer.errors import BackendUnavailable
 from gossamer.frontier.contract import JobTerms
 from gossamer.project.open import Project
+from gossamer.project.records.metrics import exposition
 from gossamer.server import project_routes
 from tests.conformance.frontiers import candidate
 from tests.docs.manual import ROOT, quoted, read, rows_under

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from gossamer.project.jobs.jobs.notes import KEPT, NewNote, NoteQuery, add_note, list_notes, marks
 
 from gossamer.frontier.contract import JobTerms
 from gossamer.project.access.keys import JOBS, OWNER, Caller
+from gossamer.project.jobs.notes import KEPT, NewNote, NoteQuery, add_note, list_notes, marks
 from gossamer.server.ui import charts
 from tests.unit.commandline import ProjectFolder
 from tests.unit.commandline import project as project

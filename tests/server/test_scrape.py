@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from aiohttp import web
-from gossamer.project.jobs.jobs.api_jobs import MOST_PAGES
 
 from gossamer.client import StillRunning
 from gossamer.model.job import JobTerms
-from gossamer.project.jobs.jobs import api_views
+from gossamer.project.jobs import api_views
+from gossamer.project.jobs.api_jobs import MOST_PAGES
 from gossamer.project.upkeep.retention import forget_owned_jobs
 from tests.patience import until
 from tests.sites.hostile_server import hostile_site

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from gossamer.project.workers.workers.service import scheduler_of
 
 from gossamer.clock import VirtualClock
 from gossamer.model.events import ScheduleFired
 from gossamer.model.schedule import Schedule
 from gossamer.project.open import open_project
+from gossamer.project.workers.service import scheduler_of
 from gossamer.schedule.spider_loader import SpiderLoader
 from gossamer.settings import load
 from tests.patience import PATIENCE

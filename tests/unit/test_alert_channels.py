@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from gossamer.project.alerts.alerts.alerts import try_channels
-from gossamer.project.alerts.alerts.channels import OWNER, Channels, mail_of, slack_text
 
 from gossamer.access.webhooks import new_secret
 from gossamer.errors import Misconfigured
 from gossamer.model.alert import AlertState, AlertTerms, Finding, Notice, NoticeSubject, Severity
 from gossamer.monitor.alerts import look, title_of
 from gossamer.project.access.callbacks import secret_view
-from gossamer.project.alerts.alerts import channels as alert_channels
+from gossamer.project.alerts import channels as alert_channels
+from gossamer.project.alerts.alerts import try_channels
+from gossamer.project.alerts.channels import OWNER, Channels, mail_of, slack_text
 from gossamer.project.open import open_project
 from gossamer.settings import load
 from gossamer.settings.alert_tables import ChannelTable

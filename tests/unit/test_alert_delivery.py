@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from gossamer.project.alerts.alerts.watch import GIVE_UP
 
 from gossamer.errors import BackendUnavailable
 from gossamer.model.alert import MOST_OPEN, AlertState, NoticeState
 from gossamer.model.events import Trouble
+from gossamer.project.alerts.watch import GIVE_UP
 from gossamer.project.open import open_project
 from gossamer.schedule.alert_book import AlertStep
 from gossamer.schedule.leadership import TERM

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from gossamer.project.alerts.alerts.readings import fault_of
-from gossamer.project.workers.workers.workers import list_workers
 
 from gossamer.access.contract import Callback, CallbackState
 from gossamer.errors import BackendUnavailable
@@ -23,7 +21,9 @@ from gossamer.model.record import Tally, day_of
 from gossamer.model.route import ExitOutcome
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import UrlState
+from gossamer.project.alerts.readings import fault_of
 from gossamer.project.open import UnavailableRecords
+from gossamer.project.workers.workers import list_workers
 from gossamer.routing.contract import Bound
 from gossamer.routing.proxies.contract import ExitReport, RestTerms
 from gossamer.store.contract import SpoolNote
@@ -334,7 +334,7 @@ async def test_proxies(bench: Watched):
     async def reset(bench: Watched) -> None:
         await bench.project.state.exits.reset("homes")
 
-    from gossamer.project.sites.sites.proxies import proxy_pools
+    from gossamer.project.sites.proxies import proxy_pools
 
     exits = [one.exit for one in (await proxy_pools(bench.project))[0].exits]
     await fires_and_is_resolved(bench, "proxies", "homes", ban, reset)

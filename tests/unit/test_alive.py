@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gossamer.project.workers.workers.service import touching_alive_file
 
 from gossamer.errors import Misconfigured
 from gossamer.process import pulse
+from gossamer.project.workers.service import touching_alive_file
 from gossamer.settings import load
 from tests.patience import until
 

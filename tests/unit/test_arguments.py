@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
-from gossamer.project.spiders.spiders.spiders import spider_of_job
 
 from gossamer import Page, Results, Spider
 from gossamer.errors import Misconfigured
 from gossamer.model.job import JobState, JobTerms
 from gossamer.parse.arguments import checked_arguments, declared_arguments, job_name, read_arguments, written_arguments
 from gossamer.project.open import open_project
+from gossamer.project.spiders.spiders import spider_of_job
 from gossamer.schedule.authority import demand_own_job, sealed_terms
 from gossamer.settings import load
 from tests.journey.crawling import crawled, settings_for

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gossamer.project.dead_letters.dead_letters.attempts import hard_pages
 from msgspec.structs import replace as changed
 
 from gossamer.model.record import PageResult
+from gossamer.project.dead_letters.attempts import hard_pages
 from tests.unit.commandline import project as project
 from tests.unit.crawled import SHOP, attempt, crawl_half
 

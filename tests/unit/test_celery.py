@@ -8,16 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 from celery import Celery, chain
-from gossamer.project.jobs.jobs.api_requests import BadRequest, CrawlRequest
-from gossamer.project.jobs.jobs.celery_terms import examine_app
-from gossamer.project.jobs.jobs.messages import DueMessage, Message, deliver_messages, enter_message
-from gossamer.project.jobs.jobs.slices import enqueue, request_of
-from gossamer.project.jobs.jobs.status import job_status
 
 from gossamer.celery import attach
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.job import JobTerms
 from gossamer.project.access.callbacks import list_callbacks
+from gossamer.project.jobs.api_requests import BadRequest, CrawlRequest
+from gossamer.project.jobs.celery_terms import examine_app
+from gossamer.project.jobs.messages import DueMessage, Message, deliver_messages, enter_message
+from gossamer.project.jobs.slices import enqueue, request_of
+from gossamer.project.jobs.status import job_status
 from gossamer.project.open import open_project
 from gossamer.settings import load
 
@@ -129,7 +129,7 @@ async def test_a_job_that_ends_is_told_once_and_after_a_kill_under_the_same_id(t
         refuse = False
 
         # and the process dies between sending and noting it
-        book = project.state.callbacks
+        book = type(project.state.callbacks)
         keep, book.keep = book.keep, dying
         with pytest.raises(BackendUnavailable):
             await deliver_messages(project, send)

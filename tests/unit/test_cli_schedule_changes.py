@@ -10,7 +10,7 @@ import pytest
 
 from gossamer.model.events import Silence
 from gossamer.project.open import open_project
-from gossamer.project.schedules.schedules import changes as schedule_changes
+from gossamer.project.schedules import changes as schedule_changes
 from gossamer.settings import load
 from gossamer.settings.tables import ScheduleTable
 from tests.unit.commandline import project as project

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gossamer.project.sites.sites.sites import why_it_waits
 from msgspec.structs import replace as changed
 
 from gossamer.frontier.contract import SiteLoad, SiteOrder, WorkerCard
 from gossamer.model.job import Job, JobState
+from gossamer.project.sites.sites import why_it_waits
 from tests.unit.commandline import project as project
 from tests.unit.crawled import SLOW, crawl_half
 

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from gossamer.errors import BackendUnavailable
-from gossamer.project.records.records import figures
+from gossamer.project.records import figures
 from tests.patience import PATIENCE
 from tests.unit.commandline import COMMAND
 from tests.unit.commandline import project as project

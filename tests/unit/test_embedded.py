@@ -63,7 +63,7 @@ async def test_what_a_listener_raises_is_told_once_and_stops_no_crawl(project, s
 
     assert (report.ended, report.records) == (True, 1)
     assert [one.getMessage() for one in caplog.records if one.exc_info] == [
-        "on_event failed for Fetched; the crawl goes on."
+        "on_event failed for JobBegun; the crawl goes on."
     ]
 
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from gossamer.project.records.records.figures import history, job_history, totals
 
 from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.figures import Latency, success_rate
 from gossamer.project.open import Project, open_project
+from gossamer.project.records.figures import history, job_history, totals
 from gossamer.settings import Settings
 
 from ..conformance.stores import book, result, tried

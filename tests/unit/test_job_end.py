@@ -7,10 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
-from gossamer.project.jobs.jobs.end import close_drained, close_letters
-from gossamer.project.jobs.jobs.jobs import show_job
-from gossamer.project.jobs.jobs.worker_pool import WorkerPool
-from gossamer.project.workers.workers.spools import forget_spools, list_spools, storing_of
 
 from gossamer import Spider
 from gossamer.errors import BackendUnavailable, Misconfigured
@@ -18,7 +14,11 @@ from gossamer.frontier.contract import NO_STATS, JobTerms, WorkerCard
 from gossamer.model.events import Gone, JobEnded, Trouble
 from gossamer.model.job import UNFINISHED, Job, JobState
 from gossamer.model.task import UrlState
+from gossamer.project.jobs.end import close_drained, close_letters
+from gossamer.project.jobs.jobs import show_job
+from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
+from gossamer.project.workers.spools import forget_spools, list_spools, storing_of
 from gossamer.store.contract import RecordQuery, SpoolBook, SpoolNote
 from gossamer.terms import coverage_of
 from tests.patience import PATIENCE, until

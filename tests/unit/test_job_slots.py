@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from gossamer.project.jobs.jobs.slots import (
+
+from gossamer.project.jobs import slots as job_slots
+from gossamer.project.jobs.slots import (
     FILES_OF_A_JOB,
     FILES_OF_A_PROCESS,
     USUAL_TERMS,
@@ -15,8 +17,6 @@ from gossamer.project.jobs.jobs.slots import (
     shares,
     wanted,
 )
-
-from gossamer.project.jobs.jobs import slots as job_slots
 
 TURN_S, IDLE_S = USUAL_TERMS.turn.total_seconds(), USUAL_TERMS.idle.total_seconds()
 

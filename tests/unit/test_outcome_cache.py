@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gossamer.project.jobs.jobs.outcome_cache import KEPT, OutcomeCache
 
 from gossamer.clock import VirtualClock
-from gossamer.project.jobs.jobs import outcome_cache
+from gossamer.project.jobs import outcome_cache
+from gossamer.project.jobs.outcome_cache import KEPT, OutcomeCache
 from gossamer.project.pages.results import PageMeta, PageOutcome
 
 

@@ -8,8 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from gossamer.project.jobs.jobs.forecast import JobForecast, JobWait
-from gossamer.project.jobs.jobs.jobs import (
+
+from gossamer.errors import Misconfigured
+from gossamer.frontier.contract import WorkerCard
+from gossamer.model.job import Job, JobCounts, JobPace, JobState, JobTerms
+from gossamer.project.jobs.forecast import JobForecast, JobWait
+from gossamer.project.jobs.jobs import (
     ClosedSites,
     JobView,
     cancel_job,
@@ -20,11 +24,7 @@ from gossamer.project.jobs.jobs.jobs import (
     resume_job,
     show_job,
 )
-from gossamer.project.jobs.jobs.status import job_status, project_status
-
-from gossamer.errors import Misconfigured
-from gossamer.frontier.contract import WorkerCard
-from gossamer.model.job import Job, JobCounts, JobPace, JobState, JobTerms
+from gossamer.project.jobs.status import job_status, project_status
 from gossamer.project.open import open_project
 from gossamer.project.upkeep.retention import PruneAges, count_prunable_jobs, prune
 from gossamer.settings import load

@@ -8,7 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from gossamer.project.spiders.spiders.recipes import (
+
+from gossamer.errors import Misconfigured, UnknownSetting
+from gossamer.model.page import Headers
+from gossamer.parse.page import Page
+from gossamer.project.pages.fetch import file_page, text_of
+from gossamer.project.settings_view import setting_lines, settings_view
+from gossamer.project.spiders.recipes import (
     RecipeFaults,
     check_recipe,
     demand_kind,
@@ -16,14 +22,8 @@ from gossamer.project.spiders.spiders.recipes import (
     load_for_check,
     recipe_view,
 )
-from gossamer.project.spiders.spiders.scaffold import new_project
-from gossamer.project.spiders.spiders.spiders import spiders_of
-
-from gossamer.errors import Misconfigured, UnknownSetting
-from gossamer.model.page import Headers
-from gossamer.parse.page import Page
-from gossamer.project.pages.fetch import file_page, text_of
-from gossamer.project.settings_view import setting_lines, settings_view
+from gossamer.project.spiders.scaffold import new_project
+from gossamer.project.spiders.spiders import spiders_of
 from gossamer.recipe.spider import RecipeSpider
 from gossamer.settings import FILE_NAME, Settings, load
 

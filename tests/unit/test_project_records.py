@@ -9,8 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from gossamer.project.records.records.export import export_records
-from gossamer.project.records.records.records import (
+
+from gossamer.errors import Misconfigured
+from gossamer.frontier.contract import JobTerms
+from gossamer.model.record import PageResult, Record, Tally
+from gossamer.project.open import Project, open_project
+from gossamer.project.records.export import export_records
+from gossamer.project.records.records import (
     FieldChange,
     RecordFilter,
     changes,
@@ -21,11 +26,6 @@ from gossamer.project.records.records.records import (
     schemas,
     scores_of,
 )
-
-from gossamer.errors import Misconfigured
-from gossamer.frontier.contract import JobTerms
-from gossamer.model.record import PageResult, Record, Tally
-from gossamer.project.open import Project, open_project
 from gossamer.settings import FILE_NAME, load
 from tests.unit.commandline import TOML
 from tests.unit.crawled import SHOP, attempt, crawl_half

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from gossamer.project.sites.sites.proxies import proxy_pools, reset_exits, untouched_pools
-from gossamer.project.sites.sites.routes import reset_routes, route_report, untouched_routes
 
 from gossamer.errors import Misconfigured
 from gossamer.model.record import day_of
 from gossamer.model.route import ExitOutcome
 from gossamer.project.open import Project, open_project
+from gossamer.project.sites.proxies import proxy_pools, reset_exits, untouched_pools
+from gossamer.project.sites.routes import reset_routes, route_report, untouched_routes
 from gossamer.routing.contract import Bound, LearnedRoute
 from gossamer.routing.proxies.contract import ExitReport, RestTerms
 from gossamer.settings import FILE_NAME, load

@@ -9,7 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from gossamer.project.schedules.schedules.changes import (
+
+from gossamer.errors import Misconfigured, SpiderNotFound
+from gossamer.project.open import Project, open_project
+from gossamer.project.schedules.changes import (
     add_schedule,
     new_schedule,
     pause_schedule,
@@ -17,10 +20,7 @@ from gossamer.project.schedules.schedules.changes import (
     resume_schedule,
     run_schedule,
 )
-from gossamer.project.schedules.schedules.schedules import list_schedules, show_schedule, unstarted_schedules
-
-from gossamer.errors import Misconfigured, SpiderNotFound
-from gossamer.project.open import Project, open_project
+from gossamer.project.schedules.schedules import list_schedules, show_schedule, unstarted_schedules
 from gossamer.settings import FILE_NAME, ScheduleTable, load
 
 TOML = """

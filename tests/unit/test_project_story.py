@@ -7,7 +7,12 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from gossamer.project.dead_letters.dead_letters.dead_letters import (
+
+from gossamer.errors import InvalidUrl, Misconfigured
+from gossamer.frontier.away import AwayTerms, SiteFailure
+from gossamer.model.job import JobPoliteness, JobTerms
+from gossamer.model.task import UrlState
+from gossamer.project.dead_letters.dead_letters import (
     DeadLetterChoice,
     count_letters,
     list_letters,
@@ -16,16 +21,11 @@ from gossamer.project.dead_letters.dead_letters.dead_letters import (
     replay_letters,
     show_letters,
 )
-from gossamer.project.dead_letters.dead_letters.story import story_of
-from gossamer.project.jobs.jobs.status import job_status
-from gossamer.project.sites.sites.sites import queue_by_site
-from gossamer.project.workers.workers.scaling import scaling
-
-from gossamer.errors import InvalidUrl, Misconfigured
-from gossamer.frontier.away import AwayTerms, SiteFailure
-from gossamer.model.job import JobPoliteness, JobTerms
-from gossamer.model.task import UrlState
+from gossamer.project.dead_letters.story import story_of
+from gossamer.project.jobs.status import job_status
 from gossamer.project.open import open_project
+from gossamer.project.sites.sites import queue_by_site
+from gossamer.project.workers.scaling import scaling
 from gossamer.settings import load
 from tests.conformance.stores import book, result
 from tests.unit.commandline import TOML, candidate

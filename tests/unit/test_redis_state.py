@@ -14,7 +14,6 @@ from uuid import uuid4
 import msgspec
 import pytest
 import redis.asyncio
-from gossamer.project.jobs.jobs.worker_pool import WorkerPool
 
 from gossamer.backends.redis import connection
 from gossamer.backends.redis.admission import filter_size
@@ -27,6 +26,7 @@ from gossamer.model.events import Silence
 from gossamer.model.job import number_of
 from gossamer.model.record import PageFacts
 from gossamer.model.task import UrlState
+from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import open_project
 from gossamer.settings import load
 from tests.conformance.frontiers import candidate

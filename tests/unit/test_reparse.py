@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
-from gossamer.project.records.records.records import is_reparse
 
 from gossamer.errors import Misconfigured, Permanent, SpiderNotFound
 from gossamer.model.job import Job, JobState, JobTerms
 from gossamer.model.page import Snapshot
+from gossamer.project.records.records import is_reparse
 from gossamer.project.reparse.archive_job import REPARSE, ReparseTerms, entering, is_reparse_job, terms_of
 from gossamer.project.reparse.messages import Order, PageOrder
 from gossamer.project.reparse.parser_pool import PORTION_BYTES, ParserDesk, _portions, size_of

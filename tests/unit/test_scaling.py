@@ -9,7 +9,15 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from gossamer.project.workers.workers.scaling import (
+
+from gossamer.backends.state import State
+from gossamer.errors import Misconfigured
+from gossamer.frontier.contract import JobTerms, QueueLoad, SiteOrder, WorkerCard
+from gossamer.frontier.politeness import SiteTerms
+from gossamer.frontier.queue_values import MOST_COUNTED
+from gossamer.model.job import Job, JobPoliteness
+from gossamer.project.open import open_project
+from gossamer.project.workers.scaling import (
     ASSUMED,
     Look,
     Scaling,
@@ -23,14 +31,6 @@ from gossamer.project.workers.workers.scaling import (
     strength,
     workers_wanted,
 )
-
-from gossamer.backends.state import State
-from gossamer.errors import Misconfigured
-from gossamer.frontier.contract import JobTerms, QueueLoad, SiteOrder, WorkerCard
-from gossamer.frontier.politeness import SiteTerms
-from gossamer.frontier.queue_values import MOST_COUNTED
-from gossamer.model.job import Job, JobPoliteness
-from gossamer.project.open import open_project
 from gossamer.settings import Settings
 from gossamer.settings import load as load_settings
 from tests.conformance.frontiers import candidate

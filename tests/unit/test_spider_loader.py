@@ -7,10 +7,10 @@ import threading
 from datetime import timedelta
 
 import pytest
-from gossamer.project.workers.workers.service import scheduler_of
 
 from gossamer.errors import SpiderNotFound
 from gossamer.model.events import ScheduleFired
+from gossamer.project.workers.service import scheduler_of
 from gossamer.schedule.spider_loader import SpiderLoader
 from gossamer.settings import load
 from tests.patience import PATIENCE, until

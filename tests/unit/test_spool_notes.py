@@ -293,9 +293,12 @@ async def test_an_adopted_file_is_noted_under_its_new_process(tmp_path, store, b
         await sink.keep(of_job("books-1", 0))
     (note,) = await book._book.notes()
     await book._book.note(msgspec.structs.replace(note, worker="there/7/1"))
-    async with sink_in(tmp_path, store, book, ears), asyncio.timeout(PATIENCE):
-        while (await book._book.notes())[0].worker != "here/7/1":
-            await asyncio.sleep(0)
+    async with sink_in(tmp_path, store, book, ears):
+
+        async def is_its_own() -> bool:
+            return (await book._book.notes())[0].worker == "here/7/1"
+
+        await until(is_its_own, every=0)
         (after,) = await book._book.notes()
         assert (after.name, after.results) == (note.name, {"books-1": 1})
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gossamer.project.jobs.jobs.status import job_status
 from rich.console import Console
 
 from gossamer import Spider
@@ -20,6 +19,7 @@ from gossamer.clock import SystemClock
 from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.job import JobCounts
+from gossamer.project.jobs.status import job_status
 from gossamer.project.open import open_project
 from gossamer.project.start_check import check_start, disguise_warnings
 from tests.patience import until

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 import pytest
-from gossamer.project.schedules.schedules.timetable import coming, natural, next_run, state_of, ticks_of
 
 from gossamer.cli.schedule_add import in_flags
 from gossamer.cli.worker import SchedulerVoice, Voice
 from gossamer.model import events
 from gossamer.model.schedule import Schedule, ScheduleProgress
+from gossamer.project.schedules.timetable import coming, natural, next_run, state_of, ticks_of
 from gossamer.schedule.bad_schedule import BadSchedule
 from gossamer.schedule.definition import schedule_of
 from gossamer.settings import ScheduleTable

@@ -8,11 +8,11 @@ import time
 
 import httpx
 import pytest
-from gossamer.project.workers.workers.health import Health, HealthAddress, health_address, telling_health
 from prometheus_client.parser import text_string_to_metric_families
 
 from gossamer.clock import SystemClock
 from gossamer.errors import Misconfigured
+from gossamer.project.workers.health import Health, HealthAddress, health_address, telling_health
 from tests.docs.manual import ROOT, quoted, read, rows_under
 from tests.patience import until
 

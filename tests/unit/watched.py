@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gossamer.project.alerts.alerts.watch import AlertWatch
-
 from gossamer.clock import VirtualClock
 from gossamer.model.alert import AlertState, Standing
+from gossamer.project.alerts.watch import AlertWatch
 from gossamer.project.open import Project, open_project
 from gossamer.schedule.leadership import Lead
 from gossamer.settings import load

@@ -64,8 +64,12 @@ class KeyBook:
         return await self._keys.change(id, revoked) is not None
 
     async def note_use(self, id: str, at: float) -> None:
-        """Record when the key was last used. Never brings a revoked key back."""
-        await self._keys.change(id, lambda key: key and msgspec.structs.replace(key, used_at=at))
+        """Record when the key was last used, unless another process is changing it right now. Never brings a revoked
+        key back."""
+        row = await self._shelf.get(self._keys.name, id)
+        if row is not None:
+            used = msgspec.structs.replace(self._keys.read(row), used_at=at)
+            await self._shelf.commit([self._keys.put(id, used, expects=row.stamp)])
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ class Operation(msgspec.Struct, Generic[Ask, Answer], frozen=True, kw_only=True)
     arguments: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     nothing: str = ""
+    example: dict[str, Any] | None = None  # of what a program sends as the body
     words: Callable[[Answer], str] | None = None
 
     @property

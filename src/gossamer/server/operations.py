@@ -32,6 +32,7 @@ def endpoint_of(operation: Operation[Any, Any]) -> Endpoint:  # Any: each has it
         summary=operation.summary,
         handler=handle,
         gives=operation.gives,
+        example=operation.example,
         body=shape if has_body else None,
         query=shape if rest and not has_body else NoQuery,
     )

@@ -6,16 +6,16 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from gossamer.project.dead_letters.dead_letters.attempts import AttemptFilter, list_attempts
-from gossamer.project.dead_letters.dead_letters.dead_letters import DeadLetterChoice, list_letters
-from gossamer.project.jobs.jobs.jobs import cancel_job, show_job
-from gossamer.project.schedules.schedules.changes import add_schedule, new_schedule
 from playwright.async_api import Page, expect
 
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import Candidate
 from gossamer.project.access.callbacks import register
 from gossamer.project.access.keys import LOCAL, Caller
+from gossamer.project.dead_letters.attempts import AttemptFilter, list_attempts
+from gossamer.project.dead_letters.dead_letters import DeadLetterChoice, list_letters
+from gossamer.project.jobs.jobs import cancel_job, show_job
+from gossamer.project.schedules.changes import add_schedule, new_schedule
 from gossamer.server.ui.templates import after_host
 from gossamer.server.ui.views import VIEWS
 from gossamer.settings import ScheduleTable

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from gossamer.project.jobs.jobs.jobs import cancel_job, show_job
-from gossamer.project.sites.sites.sites import site_view
 from playwright.async_api import Page, expect
 
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.model.task import Candidate
+from gossamer.project.jobs.jobs import cancel_job, show_job
+from gossamer.project.sites.sites import site_view
 
 from .screen import Screen
 

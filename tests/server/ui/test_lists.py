@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from gossamer.project.records.records.records import RecordFilter
-from gossamer.project.records.records.table import rank_of, sorted_table
 
 from gossamer.clock import VirtualClock
 from gossamer.model.record import Attempt, PageResult, Record
 from gossamer.project.access.keys import LOCAL, SCOPES, Caller
 from gossamer.project.open import open_project
-from gossamer.project.records.records import table as record_table
+from gossamer.project.records import table as record_table
+from gossamer.project.records.records import RecordFilter
+from gossamer.project.records.table import rank_of, sorted_table
 from gossamer.server.ui.charts import Series, hours, lane, lines
 from gossamer.server.ui.live import RAREST, STREAMS_EACH, Hub, version_of
 from gossamer.server.ui.row_page import RowFilters, row_page

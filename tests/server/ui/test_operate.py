@@ -6,8 +6,6 @@ import re
 from datetime import timedelta
 
 import pytest
-from gossamer.project.schedules.schedules.changes import add_schedule, new_schedule
-from gossamer.project.schedules.schedules.schedules import show_schedule
 from msgspec.structs import replace as changed
 from playwright.async_api import expect
 
@@ -17,6 +15,8 @@ from gossamer.model.alert import AlertState, Standing
 from gossamer.model.schedule import Term
 from gossamer.project.access.callbacks import list_callbacks, register
 from gossamer.project.access.keys import LOCAL, Caller, list_keys
+from gossamer.project.schedules.changes import add_schedule, new_schedule
+from gossamer.project.schedules.schedules import show_schedule
 from gossamer.routing.contract import LearnedRoute
 from gossamer.schedule.alert_book import AlertStep
 from gossamer.settings import ScheduleTable

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from gossamer.project.sites.sites.proxies import proxy_pools
 from playwright.async_api import Page, expect
 
 from gossamer.model.route import ExitOutcome
+from gossamer.project.sites.proxies import proxy_pools
 from gossamer.routing.proxies.contract import ExitReport, RestTerms
 from tests.server.receiver import receiving
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from gossamer.project.dead_letters.dead_letters.attempts import AttemptFilter, list_attempts
-from gossamer.project.dead_letters.dead_letters.dead_letters import DeadLetterChoice, letter_of, list_letters
-from gossamer.project.jobs.jobs.jobs import cancel_job, show_job
-from gossamer.project.sites.sites.sites import site_view
 from playwright.async_api import expect
 
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import Candidate
+from gossamer.project.dead_letters.attempts import AttemptFilter, list_attempts
+from gossamer.project.dead_letters.dead_letters import DeadLetterChoice, letter_of, list_letters
+from gossamer.project.jobs.jobs import cancel_job, show_job
+from gossamer.project.sites.sites import site_view
 from tests.patience import until
 
 from .screen import Screen

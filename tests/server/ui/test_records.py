@@ -165,7 +165,7 @@ async def test_quality_is_told_by_field_and_day(screen: Screen, crawled: dict[st
 
 
 async def _scores(screen: Screen):
-    from gossamer.project.records.records.records import quality
+    from gossamer.project.records.records import quality
 
     return await quality(screen.project, "shop", days=1)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from gossamer.project.jobs.jobs.jobs import show_job
 from playwright.async_api import expect
+
+from gossamer.project.jobs.jobs import show_job
 
 from .screen import Screen
 

@@ -102,6 +102,7 @@ OPERATIONS: tuple[Operation[NewNote, Note] | Operation[NoteQuery, list[Note]] | 
         verb="note add", summary="Write a note on a job, a site or all charts", arguments=("text",),
         method="POST", path="/api/v1/notes", scope=JOBS, ask=NewNote, gives=Note, run=add_note,
         words=lambda note: f"{note.id}: noted for {note.at}.",
+        example={"text": "new proxies", "site": "shop.example"},
     ),
     Operation(
         verb="note list", summary="List notes, newest first", columns=("id", "at", "job", "site", "by", "text"),
