@@ -146,7 +146,7 @@ async def test_a_job_that_ends_is_told_once_and_after_a_kill_under_the_same_id(t
         assert [one.state for one in await list_callbacks(project)] == ["delivered"]
 
 
-async def dying(callback: object) -> None:
+async def dying(book: object, callback: object) -> None:
     raise BackendUnavailable("killed")
 
 

@@ -21,6 +21,7 @@ from .windows import NEXT_LOOK
 
 SITE = "@"  # prefix of a site's name where it stands in place of a job (SeedBook)
 TURN_LOOK = timedelta(milliseconds=100)
+ON_THE_WAY = 0.1  # seconds in which a request that another worker was just about to write has left, even if it is late
 
 Announce = Callable[[str, timedelta, str], Awaitable[float]]
 
@@ -40,14 +41,15 @@ async def take_turn(
 
 class Announcement:
     """Asks other workers to leave the site alone. One interval must pass before the request is written, because another
-    worker may have been there just now. Then there is half an interval to write it in, and a whole one until the others
-    come back. If the state is so slow that the time to write is over before it began, twice as much is reserved."""
+    worker may have been there just now; at fast sites a longer one, because its request may be late. Then there is half
+    an interval to write it in, and a whole one until the others come back. If the state is so slow that the time to
+    write is over before it began, twice as much is reserved."""
 
     def __init__(self, site: str, spacing: float, announce: Announce, clock: Clock) -> None:
         self._site = site
         self._name = uuid4().hex
-        self._spacing = spacing
-        self._ready = 1.5 * spacing  # how long after the announcement the request may still be written
+        self._spacing = max(spacing, ON_THE_WAY)
+        self._ready = 1.5 * self._spacing  # how long after the announcement the request may still be written
         self._announce = announce
         self._clock = clock
         self._until = float("-inf")
