@@ -36,6 +36,7 @@ def _answers(port: int) -> bool:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(TOOL is None, reason="no schemathesis: `make fuzz-api` installs it into .venv-tools")
 def test_the_server_does_what_its_document_says(tmp_path: Path) -> None:
     """Without a worker, so that nothing is fetched; `/scrape` would answer 503 for want of one, and is left out: the

@@ -128,6 +128,7 @@ async def _every_view_shows_what_there_is(screen: Screen, page: Page, done: str)
         "/ui/attempts": "direct",
         f"/ui/attempts?job={done}&outcome=done": tried.url,
         f"/ui/attempts/page?url={quote(tried.url, safe='')}&job={done}": "Waiting, then the request",
+        "/ui/notes": "Notes",
         "/ui/alerts": "Silences",
         "/ui/workers": "Pages in flight",
         "/ui/routes": "direct",
