@@ -1,9 +1,9 @@
 """Every feature with every other: the product does what the model says, and the site's log agrees.
 
-A story for each row of a table in which all pairs stand, six features to a row; `make test` tells the first of each
-part, `make test-long` the others. It also has three to a row, so that less hides behind something else, with several processes and on a fleet too, and gives the
-commands as people do; it tells the first stories of each part, PAIRS=5 five times as many.
-`python -m tests.pairs etags kill 7` tells one.
+A story for each row of a table in which all pairs stand, six features to a row: `make test` tells the first of each
+part, `make test-long` the others. It also tells the first stories of a table with three to a row, so that less hides
+behind something else, stories with several processes and on a fleet, and each feature by the commands of people.
+PAIRS=5 tells five times as many of these; `python -m tests.pairs etags kill 7` tells one.
 """
 
 from __future__ import annotations
