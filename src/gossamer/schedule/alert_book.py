@@ -16,7 +16,6 @@ from ..model.alert import CHANGES_KEPT, NOTICES_KEPT, AlertChange, AlertMemory, 
 from ..model.schedule import Term
 from ..model.shelf import ABSENT, Change, Drop, Kind, Put, Shelf, Trim
 
-MOST_OPEN = 100_000  # messages that are listed as not sent yet
 _MEMORY = "rules"  # the key of the only row of its kind
 
 

@@ -136,12 +136,11 @@ async def crawl(
                 if watching is not None:
                     watching.cancel()
                     await asyncio.gather(watching, return_exceptions=True)
-        return await _report(project, spider, job, resumed, clock.monotonic() - began, after, events or Silence())
+        return await _report(project, job, resumed, clock.monotonic() - began, after, events or Silence())
 
 
 async def _report(
     project: Project,
-    spider: Spider,
     job: Job,
     resumed: bool,
     seconds: float,
