@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from .crawl.extension import Extension
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from .pipeline.quality_rules import Fault
     from .pipeline.steps import Drop
     from .project.jobs.crawl import CrawlReport
+    from .store.outputs.contract import Batch, Change, Output, Refused
 
 # Import the package `crawl` before the function `crawl` below is defined: a later import would rebind the name.
 from . import crawl as _room  # noqa: F401
 
 __all__ = [
     "Action",
+    "Batch",
+    "Change",
     "Drop",
     "Extension",
     "Failure",
@@ -41,7 +44,9 @@ __all__ = [
     "Item",
     "Money",
     "NearDuplicates",
+    "Output",
     "Page",
+    "Refused",
     "Render",
     "Request",
     "Response",
@@ -53,12 +58,15 @@ __all__ = [
     "__version__",
     "crawl",
     "run",
+    "stream",
 ]
 
 __version__ = "0.1.0"
 
 _ROOMS = {
     "Action": ".model.route",
+    "Batch": ".store.outputs.contract",
+    "Change": ".store.outputs.contract",
     "Drop": ".pipeline.steps",
     "Extension": ".crawl.extension",
     "Failure": ".parse.page_context",
@@ -68,7 +76,9 @@ _ROOMS = {
     "Item": ".model.item",
     "Money": ".model.money",
     "NearDuplicates": ".pipeline.near_duplicates",
+    "Output": ".store.outputs.contract",
     "Page": ".parse.page",
+    "Refused": ".store.outputs.contract",
     "Render": ".model.route",
     "Request": ".model.task",
     "Response": ".fetch.contract",
@@ -125,3 +135,29 @@ async def crawl(
     from .project.jobs.embedded import crawl_inside
 
     return await crawl_inside(spider, fresh=fresh, output=output, arguments=arguments, on_event=on_event, **settings)
+
+
+async def stream(
+    spider: type[Spider] | Spider | str,
+    *,
+    fresh: bool = False,
+    arguments: Mapping[str, Any] | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    **settings: Any,
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Crawl inside a running event loop, and yield each item as it is stored:
+
+        async for item in gossamer.stream(Books, limit=100):
+            print(item["title"])
+
+    An item is a dict of its fields, as in exports. Takes what `crawl` takes. A program that takes its time delays no
+    crawl. Leaving the loop stops the crawl, and the same call resumes it.
+    """
+    from contextlib import aclosing
+
+    from .project.jobs.embedded import stream_inside
+
+    options = {"fresh": fresh, "arguments": arguments, "on_event": on_event, **settings}
+    async with aclosing(stream_inside(spider, **options)) as items:
+        async for item in items:
+            yield item

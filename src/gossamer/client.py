@@ -22,7 +22,7 @@ from uuid import uuid4
 import msgspec
 
 from . import client_requests as requests
-from .client_requests import Addresses, Ask, Begun, JobResult
+from .client_requests import Addresses, Ask, JobResult, StartedJob
 from .errors import MissingExtra
 from .model.figures import Figures
 from .project.dead_letters.story import Story
@@ -75,7 +75,7 @@ def _headers(ask: Ask[Any]) -> dict[str, str]:
 def _read(ask: Ask[T], answer: httpx.Response) -> T:
     """Raises ServerError and StillRunning."""
     if answer.status_code == 202 and ask.gives is PageOutcome:
-        raise StillRunning(msgspec.json.decode(answer.content, type=Begun).job_id)
+        raise StillRunning(msgspec.json.decode(answer.content, type=StartedJob).job_id)
     if answer.is_success:
         return msgspec.json.decode(answer.content, type=ask.gives)
     try:
@@ -152,13 +152,13 @@ class AsyncClient:
         """Fetch a page and wait for it. Raises StillRunning, ServerError."""
         return await self.send(requests.scrape(url, options))
 
-    async def scrape_async(self, url: str, **options: Any) -> Begun:
+    async def scrape_async(self, url: str, **options: Any) -> StartedJob:
         return await self.send(requests.begin("/scrape/async", url=url, **options))
 
-    async def batch(self, urls: list[str] | None = None, **options: Any) -> Begun:
+    async def batch(self, urls: list[str] | None = None, **options: Any) -> StartedJob:
         return await self.send(requests.begin("/batch", urls=urls, **options))
 
-    async def crawl(self, **options: Any) -> Begun:
+    async def crawl(self, **options: Any) -> StartedJob:
         """Begin a crawl: spider, recipe or url; arguments, limit, depth, rate, callback_url."""
         return await self.send(requests.begin("/crawls", **options))
 
@@ -275,13 +275,13 @@ class Client:
         """Fetch a page and wait for it. Raises StillRunning, ServerError."""
         return self.send(requests.scrape(url, options))
 
-    def scrape_async(self, url: str, **options: Any) -> Begun:
+    def scrape_async(self, url: str, **options: Any) -> StartedJob:
         return self.send(requests.begin("/scrape/async", url=url, **options))
 
-    def batch(self, urls: list[str] | None = None, **options: Any) -> Begun:
+    def batch(self, urls: list[str] | None = None, **options: Any) -> StartedJob:
         return self.send(requests.begin("/batch", urls=urls, **options))
 
-    def crawl(self, **options: Any) -> Begun:
+    def crawl(self, **options: Any) -> StartedJob:
         """Begin a crawl: spider, recipe or url; arguments, limit, depth, rate, callback_url."""
         return self.send(requests.begin("/crawls", **options))
 

@@ -19,7 +19,7 @@ from .project.records.figures import History
 T = TypeVar("T")
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
+class StartedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that was started. `note` says what holds it up, if anything does."""
 
     job_id: str
@@ -61,8 +61,8 @@ def scrape(url: str, options: dict[str, Any]) -> Ask[PageOutcome]:
     return Ask(method="POST", path="/api/v1/scrape", gives=PageOutcome, body={"url": url, **_given(options)})
 
 
-def begin(path: str, **options: Any) -> Ask[Begun]:
-    return Ask(method="POST", path=f"/api/v1{path}", gives=Begun, body=_given(options))
+def begin(path: str, **options: Any) -> Ask[StartedJob]:
+    return Ask(method="POST", path=f"/api/v1{path}", gives=StartedJob, body=_given(options))
 
 
 def job(id: str) -> Ask[JobResult]:

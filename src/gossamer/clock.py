@@ -13,11 +13,37 @@ import msgspec
 
 from .units import within_calendar
 
+_JULIAN_EPOCH = 210_866_760_000_000.0  # milliseconds from the first Julian day to 1970: what SQLite counts from
+
 
 def iso_time(seconds: float) -> str:
-    """ISO 8601 in UTC: 2027-01-31T12:00:00.123Z. A time outside the calendar becomes its first or last day."""
-    shown = datetime.fromtimestamp(within_calendar(seconds), UTC)
+    """ISO 8601 in UTC: 2027-01-31T12:00:00.123Z. A time outside the calendar becomes its first or last day.
+
+    Rounded as the views of SQLite do it, so that a time is the same text in an export and in SQL.
+    """
+    milliseconds = int(within_calendar(seconds) * 1000.0 + _JULIAN_EPOCH + 0.5) - int(_JULIAN_EPOCH)
+    shown = datetime.fromtimestamp(milliseconds // 1000, UTC).replace(microsecond=milliseconds % 1000 * 1000)
     return shown.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_NOT_YET_VALID, _EXPIRED = 9, 10  # codes of OpenSSL
+
+
+def certificate_out_of_time(error: BaseException | None) -> str:
+    """The words for a server's certificate that was refused because of the time, which may be this machine's fault; ""
+    for every other error. The reason may be a cause of `error`."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        code = getattr(error, "verify_code", 0)
+        if code in (_NOT_YET_VALID, _EXPIRED):
+            fault = "is not valid yet" if code == _NOT_YET_VALID else "has expired"
+            return (
+                f"its certificate {fault} by this machine's clock, which says {iso_time(time.time())}. "
+                "Set the clock, or renew the certificate."
+            )
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 class Clock(Protocol):

@@ -6,7 +6,7 @@
     │   ├── SpiderNotFound     no spider of that name, or its file does not load
     │   ├── NotThere           what was asked for does not exist, or is not the caller's
     │   ├── BadState           a state or records file that is not ours, or newer than this version
-    │   ├── StoreRefused       a store answers and refuses us: login, rights, version (backends/known_stores.py)
+    │   ├── StoreRefused       a store answers and refuses us: login, rights, version (backends/open.py)
     │   └── MissingExtra       an optional dependency; the message names the pip command
     ├── Transient              the same call may succeed later
     │   ├── BackendUnavailable the state, record store or archive does not answer (or its disk is full)
@@ -20,16 +20,16 @@
     │       ├── RateLimited    429 (or 503 with Retry-After)
     │       ├── PageCrashed    the page used too much memory, or killed the process that rendered it
     │       ├── Blocked        the site answered, but with a challenge, a wall or an empty shell
-    │       ├── RefusedByExits every exit that was tried was refused (403, say)
+    │       ├── RefusedByProxies every proxy that was tried was refused (403, say)
     │       ├── RobotsUnreachable
     │       ├── DiskFull       no room on this machine for a file that is being downloaded
     │       └── RouteFailed    our own side failed: no attempt of the page is used up
     │           ├── ProxyFailed    the proxy refused, hung up or is unreachable
     │           ├── BrowserFailed  the browser died or could not be started
     │           ├── ApiFailed      the managed API is down, refuses the key, or never finishes
-    │           ├── ExitRefused    the site refused robots.txt to this exit, and others are left
-    │           ├── AllExitsRest   every exit of a pool is in quarantine
-    │           └── BudgetSpent    no tokens are left for this page
+    │           ├── ProxyRefused    the site refused robots.txt to this proxy, and others are left
+    │           ├── AllProxiesRest   every proxy of a pool is in quarantine
+    │           └── BudgetSpent    no credits are left for this page
     └── Permanent              retrying gives the same result
         ├── InvalidUrl         not an http(s) URL a browser would open
         ├── LeaseLost          the lease expired or was taken over; nothing was changed
@@ -52,6 +52,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from .units import discreet
 
@@ -217,21 +218,21 @@ class ApiFailed(RouteFailed):
     reason = "managed-api"
 
 
-class ExitRefused(RouteFailed):
-    reason = "exit-refused"
+class ProxyRefused(RouteFailed):
+    reason = "proxy-refused"
 
 
-class AllExitsRest(RouteFailed):
-    """`refused`: some exits rest for this site alone, because it refused them."""
+class AllProxiesRest(RouteFailed):
+    """`refused`: some proxies rest for this site alone, because it refused them."""
 
-    reason = "exits-rest"
+    reason = "proxies-rest"
     refused = False
 
 
-class RefusedByExits(FetchFailed):
-    """The site refused the page to every exit that was tried."""
+class RefusedByProxies(FetchFailed):
+    """The site refused the page to every proxy that was tried."""
 
-    reason = "refused-by-exits"
+    reason = "refused-by-proxies"
 
 
 class BudgetSpent(RouteFailed):
@@ -340,8 +341,9 @@ class ClientError(FetchRefused):
 
 class ParseFailed(Permanent):
     """The page could not be turned into data. `detail` is the traceback or the list of missing fields; if an item was
-    refused, `type` is its type and `fields` are the faulty ones. `items` counts those that were yielded before, of
-    which `faulty` are to blame; none of them is stored."""
+    refused, `type` is its type and `fields` are the faulty ones. `items` counts those that were yielded before and are
+    lost, of which `faulty` are to blame. `kept` is what is stored and queued nevertheless (a `ParsedPage`), where a
+    framework promises that."""
 
     reason = "parse"
 
@@ -352,3 +354,4 @@ class ParseFailed(Permanent):
         self.fields = tuple(fields)
         self.items = 0
         self.faulty = 0
+        self.kept: Any = None  # Any: ParsedPage, which this module cannot import

@@ -3,16 +3,18 @@ terms of a job. Pure derivation, nothing is opened; mistakes in the settings of 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from math import isfinite
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from .errors import Misconfigured
 from .fetch.contract import Limits
-from .frontier.admission import Scope
+from .frontier.admission import LinkScope
 from .frontier.contract import JobTerms
 from .frontier.politeness import SiteTerms
 from .frontier.retry import RetryTerms
@@ -23,13 +25,16 @@ from .model.payload import BadPayload, Pairs, headers_of
 from .model.route import TRANSPORTS, Route
 from .model.secret_text import Reveal, secret_of_environment, stored_setting
 from .model.url import UrlRules, authority_of, bad_port_of, host_of
-from .parse.spider import Spider
 from .routing.budget import Budgets
 from .routing.ladder import RouteTerms, chosen_by_hand, ladder_of, routes_of
-from .settings import COMMAND_LINE, Settings
+from .settings import BY_HAND, COMMAND_LINE, Settings
 from .units import Rate, parse_rate
 
+if TYPE_CHECKING:  # it loads all that reads pages
+    from .parse.spider import Spider
+
 WHEN_SPENT = ("wait", "bury")
+_PACE = ("rate", "burst", "concurrency")
 SITES_REMEMBERED = 20_000  # the effective settings of this many sites are cached
 
 
@@ -54,11 +59,11 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def scope_of(settings: Settings, job: Job, spider: Spider, sites: set[str]) -> Scope:
+def scope_of(settings: Settings, job: Job, spider: Spider, sites: set[str]) -> LinkScope:
     """The scope, the same for every worker of the job. `sites` are those of the seeds; the set may grow while seeds are
     read."""
     crawl = settings.crawl
-    return Scope(
+    return LinkScope(
         sites=sites if spider.allowed_domains is None else spider.allowed_sites(()),
         max_depth=job.depth,
         max_url_length=crawl.max_url_length,
@@ -93,11 +98,11 @@ def job_terms(settings: Settings, spider: Spider) -> JobTerms:
         expected=expectations(settings, spider),
         coverage=coverage_of(spider),
         priority=_spider_or_setting(settings, "crawl.priority", spider.priority, crawl.priority) or 0,
-        manners=manners_of(settings, spider),
+        politeness=politeness_of(settings, spider),
     )
 
 
-def manners_of(settings: Settings, spider: Spider) -> JobPoliteness:
+def politeness_of(settings: Settings, spider: Spider) -> JobPoliteness:
     """How a job of the spider visits sites: by the command line, else the spider, else `crawl.rate` and
     `crawl.site_concurrency`. Raises Misconfigured.
 
@@ -157,14 +162,21 @@ def site_terms(settings: Settings, job: JobPoliteness | None = None) -> Callable
     @lru_cache(maxsize=SITES_REMEMBERED)
     def terms(site: str) -> SiteTerms:
         domain = settings.domain(site)
+        named = tuple(field for field in _PACE if getattr(domain, field) is not None)
         return SiteTerms(
             interval=politeness.rate.interval if domain.rate is None else domain.rate.interval,
             burst=domain.burst or politeness.burst,
             concurrency=domain.concurrency or politeness.concurrency,
-            named=tuple(field for field in ("rate", "burst", "concurrency") if getattr(domain, field) is not None),
+            named=named,
+            by_hand=tuple(one for one in named if _origin(settings, site, one).startswith(BY_HAND)),
+            rests=domain.rest,
         ).under(own)
 
     return terms
+
+
+def _origin(settings: Settings, site: str, field: str) -> str:
+    return settings.origins.get(f"domains.{site}.{field}", "")
 
 
 def _spider_rate(spider: Spider) -> str:
@@ -282,13 +294,26 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True):
     detects_blocks: Callable[[str], bool]
 
 
+_ROUTINGS: deque[tuple[Settings, Routing]] = deque(maxlen=8)  # by identity: settings cannot be hashed
+
+
 def routing_of(settings: Settings) -> Routing:
-    """Derive the routing. Raises Misconfigured for a route, a ladder entry or a budget that cannot work."""
+    """The routing, derived once for each Settings, however many jobs ask. Raises Misconfigured for a route, a ladder
+    entry or a budget that cannot work."""
+    for known, routing in tuple(_ROUTINGS):
+        if known is settings:
+            return routing
+    routing = _derive_routing(settings)
+    _ROUTINGS.appendleft((settings, routing))
+    return routing
+
+
+def _derive_routing(settings: Settings) -> Routing:
     router, pools = settings.router, settings.proxies
     if router.when_spent not in WHEN_SPENT:
         raise Misconfigured(f"Setting router.when_spent: {router.when_spent!r} must be one of {', '.join(WHEN_SPENT)}.")
-    if router.max_exits < 1:
-        raise Misconfigured("Setting router.max_exits: at least 1.")
+    if router.max_proxies < 1:
+        raise Misconfigured("Setting router.max_proxies: at least 1.")
     routes = routes_of(settings.routes, pools, tuple(settings.managed), tuple(settings.transports))
     written = tuple(settings.routes)
     ladder = ladder_of(router.ladder, routes, written, "Setting router.ladder")
@@ -303,10 +328,16 @@ def routing_of(settings: Settings) -> Routing:
                 rungs = chosen_by_hand(domain.route, rungs, routes, pools)
             except Misconfigured as error:
                 raise Misconfigured(f"Domain {site}: {error}") from error
+        if domain.skip:
+            if unknown := next((name for name in domain.skip if name not in routes), None):
+                raise Misconfigured(f"Domain {site}: skip: there is no route {unknown!r}. Known: {', '.join(routes)}.")
+            rungs = tuple(route for route in rungs if route.name not in domain.skip)
+            if not rungs:
+                raise Misconfigured(f"Domain {site}: skip leaves no route. To send it no request, set rest.")
         return RouteTerms(
             ladder=rungs,
             learns=router.learn,
-            max_exits=router.max_exits,
+            max_proxies=router.max_proxies,
             recheck=router.recheck.total_seconds(),
             max_recheck=router.max_recheck.total_seconds(),
         )

@@ -74,7 +74,7 @@ class Rate(_Measure):
             return f"{per_second * 60:g}/m"
         # An interval is in whole microseconds: 60/s came back as 59.9988/s, 150/s as 149.993/s.
         tidy = (round(per_second, digits) for digits in (0, 1, 2))
-        return f"{next((one for one in tidy if timedelta(seconds=1 / one) == self.interval), per_second):g}/s"
+        return f"{next((one for one in tidy if timedelta(seconds=1 / one) == self.interval), per_second):.7g}/s"
 
 
 class Size(_Measure):

@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
-from ..model.shelf import ABSENT, Change, Drop, Kind, Put, Shelf, Trim
+from ..model.shelf import ABSENT, Change, DropRow, Put, Shelf, ShelfKind, Trim
 
 CALLBACKS_KEPT = 10_000  # finished ones; older ones are deleted when another one is finished
 RECEIVER = 12  # characters at the beginning of a callback's id: equal for all callbacks to the same host
 LINES_KEPT = 100_000  # of the audit log
+FORGOTTEN_AT_ONCE = 500
 TRIMMED = 100  # one of this many new lines has the older ones deleted
 
 
@@ -34,6 +35,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     used_at: float | None = None
     rate: float | None = None  # requests per second; None: as the settings say
     open_jobs: int | None = None  # jobs of this key that may run at once; None: as the settings say
+    role: str = ""  # viewer, operator or admin (access/keys.py); "": its scopes alone decide
 
 
 class KeyBook:
@@ -41,7 +43,7 @@ class KeyBook:
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._keys = Kind(shelf, "key", ApiKey)
+        self._keys = ShelfKind(shelf, "key", ApiKey)
 
     async def add(self, key: ApiKey) -> bool:
         """Store a new key. False, and nothing changes, if its id is taken."""
@@ -89,7 +91,7 @@ class AnswerBook:
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._answers = Kind(shelf, "answer", StoredAnswer)
+        self._answers = ShelfKind(shelf, "answer", StoredAnswer)
 
     async def claim(self, name: str, digest: str, seconds: float) -> StoredAnswer | None:
         """None: the caller has the name for `seconds` and must produce the response. Otherwise what is stored under the
@@ -133,7 +135,7 @@ class AuditLog:
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._lines = Kind(shelf, "audit", AuditLine)
+        self._lines = ShelfKind(shelf, "audit", AuditLine)
 
     async def note(self, line: AuditLine) -> None:
         changes: list[Change] = [self._lines.put(f"{line.key} {line.at:017.6f} {token_hex(8)}", line, at=line.at)]
@@ -144,6 +146,14 @@ class AuditLog:
     async def lines(self, limit: int, *, key: str | None = None) -> list[AuditLine]:
         """Up to `limit` lines, newest first; with a `key`, only those of that key."""
         return await self._lines.timed(limit=limit, newest=True, prefix="" if key is None else f"{key} ")
+
+    async def forget(self, before: float) -> int:
+        """Delete the lines before that time; return how many."""
+        count = 0
+        while rows := await self._shelf.timed(self._lines.name, until=before, limit=FORGOTTEN_AT_ONCE):
+            await self._shelf.commit([DropRow(kind=self._lines.name, key=row.key) for row in rows])
+            count += len(rows)
+        return count
 
 
 class CallbackState(StrEnum):
@@ -200,9 +210,9 @@ class CallbackBook:
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._open = Kind(shelf, "callback", Callback)
-        self._ended = Kind(shelf, "callback-ended", Callback)
-        self._secrets = Kind(shelf, "callback-secret", tuple[CallbackSecret, ...])
+        self._open = ShelfKind(shelf, "callback", Callback)
+        self._ended = ShelfKind(shelf, "callback-ended", Callback)
+        self._secrets = ShelfKind(shelf, "callback-secret", tuple[CallbackSecret, ...])
 
     async def enter(self, callback: Callback) -> bool:
         """Add a callback. False, and nothing changes, if its id exists."""
@@ -215,12 +225,12 @@ class CallbackBook:
         trim = () if callback.state.open else (Trim(kind=self._ended.name, keep=CALLBACKS_KEPT),)
         await self._shelf.commit([put, drop, *trim])
 
-    def _place(self, callback: Callback, expects: bytes | None = None) -> tuple[Put, Drop]:
+    def _place(self, callback: Callback, expects: bytes | None = None) -> tuple[Put, DropRow]:
         is_open, id = callback.state.open, callback.id
         here, there = (self._open, self._ended) if is_open else (self._ended, self._open)
         at = callback.next_at if is_open else callback.ended_at or 0.0
         at = 0.0 if callback.state is CallbackState.WAITING else at
-        return here.put(id, callback, at=at, expects=expects), Drop(kind=there.name, key=id, expects=expects)
+        return here.put(id, callback, at=at, expects=expects), DropRow(kind=there.name, key=id, expects=expects)
 
     async def callback(self, id: str) -> Callback | None:
         # The first once more: one that is sent again moves back while we look.

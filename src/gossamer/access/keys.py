@@ -13,6 +13,9 @@ from hmac import compare_digest
 from .contract import ApiKey
 
 SCOPES = SCRAPE, JOBS, RECORDS, METRICS, ADMIN = "scrape", "jobs", "records", "metrics", "admin"
+# A role is on top of the scopes, all of which it has. A viewer sees everything and changes nothing; an operator changes
+# everything but who has keys and what is erased.
+ROLES = VIEWER, OPERATOR, ADMINISTRATOR = "viewer", "operator", "admin"
 _KEY = re.compile(r"gos_([0-9a-z]{1,16})_([0-9A-Za-z-]{16,64})", re.ASCII)
 
 

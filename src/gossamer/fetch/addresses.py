@@ -124,7 +124,7 @@ class AddressGuard:
         if port is not None and _plain(authority_of(url)) not in self._allow_hosts:
             raise AddressRefused(
                 f"Port {port} is not for web pages, and browsers refuse it. If it is intended, add "
-                f"{authority_of(url)!r} to fetch.allow_hosts."
+                f"{authority_of(url)!r} to fetch.allow_hosts in gossamer.toml."
             )
 
     def _denies(self, address: str) -> bool:
@@ -149,7 +149,8 @@ class AddressGuard:
             return AddressRefused(f"{what} an address that fetch.deny forbids.")
         kind = "an address of this machine" if is_public(address) else "a private or reserved address"
         other = f", or set {self._switch} = true" if self._switch else ""
-        return AddressRefused(f"{what} {kind}. If it is intended, add {name or address!r} to fetch.allow_hosts{other}.")
+        intended = f"If it is intended, add {name or address!r} to fetch.allow_hosts in gossamer.toml{other}."
+        return AddressRefused(f"{what} {kind}. {intended}")
 
 
 def _plain(host: str) -> str:

@@ -42,7 +42,7 @@ _ALIASES = {"x-gzip": "gzip", "identity": "", "none": ""}
 _KNOWN = frozenset({"gzip", "deflate", "br", "zstd"})
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True):
+class ReceivedBody(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     cut: bool = False
     note: str = ""
@@ -286,7 +286,7 @@ class BodyDecoder:
         """Is further reading useless?"""
         return self._cut or (bool(self._lost) and (self._raw is None or self._raw_size > MAX_SILENCE))
 
-    def finish(self) -> Body:
+    def finish(self) -> ReceivedBody:
         """The whole body. Raises BadResponse."""
         notes = [self._note] if self._note else []
         cut = self._cut
@@ -295,7 +295,7 @@ class BodyDecoder:
             name = self._lost or self._layers[0].name
             if _is_text(raw):
                 notes.append(f"not {name}")
-                return Body(data=raw[: self._limit], cut=len(raw) > self._limit, note=", ".join(notes))
+                return ReceivedBody(data=raw[: self._limit], cut=len(raw) > self._limit, note=", ".join(notes))
             if self._lost and not self._out:
                 raise BadResponse(f"The body is labelled {name} but is not; the server is broken.")
         if not cut and self._raw_size:
@@ -308,7 +308,7 @@ class BodyDecoder:
                         notes.append(f"truncated {layer.name}")
                         cut = True
                         break
-        return Body(data=bytes(self._out), cut=cut, note=", ".join(notes))
+        return ReceivedBody(data=bytes(self._out), cut=cut, note=", ".join(notes))
 
 
 def unpacked(data: bytes, limit: int) -> bytes | None:

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from ..model.page import Headers
-from ..model.route import Exit, Render
+from ..model.route import Proxy, Render
 from ..model.session import Cookie
 
 Bytes = int
@@ -79,7 +79,7 @@ class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     A request whose method is not safe (model/payload.py) is written at most once. An empty `body` is sent as such; None
     means no body. `chosen` are the names, in lower case, of headers that the user set and that no profile may replace.
-    `gate` keeps the site's pace; None for a request that may be sent at any time. `exit` is the proxy to go through; a
+    `gate` keeps the site's pace; None for a request that may be sent at any time. `proxy` is the proxy to go through; a
     transport that is given one never bypasses it. `profile`, `render` and `country` are for transports that support
     them. `into` may take the body instead of memory; a transport without support for it returns the body as usual, up
     to `limits.max_body`.
@@ -92,12 +92,23 @@ class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     chosen: frozenset[str] = frozenset()
     limits: Limits = Limits()
     gate: Gate | None = None
-    exit: Exit | None = None
+    proxy: Proxy | None = None
     profile: str | None = None
     render: Render | None = None
     country: str | None = None
     into: BodyReceiver | None = None
     cookies: tuple[Cookie, ...] = ()  # all of the site, with their flags; for a browser, others send `headers`
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What an extension says about the response that it returns."""
+
+    wanted: bool = False  # the page goes to the callback, whatever its status; a redirect is not followed
+    keeps_cookies: bool = True  # False: the cookies that it sets are not kept
+    data_json: str = ""  # replaces the data of the request for the callback; "": as the spider attached it
+
+
+NO_VERDICT = Verdict()
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -113,11 +124,12 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     address: str = ""  # the address that was dialled
     note: str = ""  # anything odd, such as "truncated gzip"
     unfinished: str = ""  # why a rendered page was read before it had finished loading
-    cost: float | None = None  # tokens, if the response itself states the cost
+    cost: float | None = None  # credits, if the response itself states the cost
     screenshot: bytes = b""  # PNG, if one was requested
     cookies: tuple[Cookie, ...] = ()  # set or changed in a browser; an expired one was deleted
     taken: bool = False  # the receiver took the body, and `body` is empty
     packed: bytes = b""  # the body as gzip, if it was sent that way, complete and undamaged
+    verdict: Verdict = NO_VERDICT
 
 
 class Transport(Protocol):

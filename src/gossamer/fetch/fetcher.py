@@ -1,6 +1,6 @@
 """From a URL to a response: checks robots.txt, sends cookies, judges redirects, paces each request.
 
-What it does: turns one `PageRequest` into `Fetched`, `NotModified`, `Redirected` or `Disallowed`.
+What it does: turns one `PageRequest` into `FetchedPage`, `NotModified`, `Redirected` or `Disallowed`.
 How it fails: FetchFailed (try later) or FetchRefused (do not), and whatever `before_send` raises.
 How it recovers: it keeps no state but the cookies; the same request can be made again.
 
@@ -25,17 +25,28 @@ import msgspec
 
 from .. import trace
 from ..clock import Clock
-from ..errors import BadResponse, ExtensionFailed, FetchRefused, InvalidUrl, RedirectLoop, Transient
+from ..errors import (
+    BadResponse,
+    ConnectFailed,
+    ExtensionFailed,
+    FetchRefused,
+    InvalidUrl,
+    ProxyFailed,
+    RedirectLoop,
+    Transient,
+)
 from ..model.page import Headers
 from ..model.payload import SAFE_METHODS, BadPayload, check_header
+from ..model.route import Proxy
 from ..model.url import origin_of, parse_url, site_of, user_in, without_user
 from .body import ACCEPT_ENCODING
 from .contract import BodyReceiver, Gate, Limits, Response
 from .cookies import CookieJar
 from .logins import Logins
 from .open_route import OpenRoute, Pairs
-from .robots import BeforeSend, Robots, RobotsEntry
+from .robots import BeforeSend, Robots
 from .robots_rules import RobotsRules
+from .robots_shelf import RobotsEntry
 
 Watch = Callable[[Gate | None], Gate]
 
@@ -71,6 +82,8 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     follows: bool = False  # follow redirects within the site at once
     kept: tuple[int, ...] = ()  # redirect statuses that count as the page itself
     data: str = ""  # data that the spider attached to the request, as JSON; for extensions
+    kind: str = ""  # the callback that the page is for; for extensions
+    depth: int = 0  # links from a start page; for extensions
     cookies: Pairs = ()  # sent before those of the jar
     auth: tuple[str, str] | None = None
     timeout: timedelta | None = None  # replaces the timeout of the settings, for each request
@@ -80,12 +93,21 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request for a page, as extensions see it: what will be sent."""
+    """One request for a page, as extensions see it: what will be sent.
+
+    An extension may send it with another `timeout`, or through an `proxy` in place of the route's: a proxy of its own,
+    whose address and whose target are checked like all others.
+    """
 
     url: str
     headers: Pairs
     method: str = "GET"
     data_json: str = ""
+    kind: str = ""  # the callback that the page is for
+    depth: int = 0  # links from a start page
+    body: bytes | None = None  # as it will be sent; an extension cannot change it
+    timeout: timedelta | None = None  # None: as the settings or the request say
+    proxy: Proxy | None = None  # None: that of the route
 
     @property
     def data(self) -> dict[str, Any]:
@@ -115,7 +137,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     redirects: tuple[str, ...] = ()
 
 
-class Fetched(Answered, frozen=True, kw_only=True):
+class FetchedPage(Answered, frozen=True, kw_only=True):
     """A response of any status."""
 
 
@@ -141,7 +163,7 @@ class Disallowed(msgspec.Struct, frozen=True, kw_only=True):
     redirects: tuple[str, ...] = ()
 
 
-Outcome = Fetched | NotModified | Redirected | Disallowed
+Outcome = FetchedPage | NotModified | Redirected | Disallowed
 
 
 class Fetcher:
@@ -212,22 +234,38 @@ class Fetcher:
                     response = await _send(route, request, method, url, headers, limits, gate, watch)
             else:
                 headers = self._headers(request, url, method, jar)
-                given = FetchRequest(url=url, headers=headers, method=method, data_json=request.data)
+                body = request.body if method == request.method else None
+                given = FetchRequest(
+                    url=url, headers=headers, method=method, data_json=request.data, body=body, kind=request.kind,
+                    depth=request.depth,
+                )  # fmt: skip
 
-                async def send(target: str, headers: Pairs, gate: Gate | None, method: str = method) -> Response:
-                    return await _send(route, request, method, target, headers, limits, gate, watch)
+                async def send(target: str, given: FetchRequest, gate: Gate | None, method: str = method) -> Response:
+                    within = limits if given.timeout is None else _within(limits, given.timeout)
+                    if given.proxy is None:
+                        return await _send(route, request, method, target, given.headers, within, gate, watch)
+                    way = msgspec.structs.replace(route, proxy=given.proxy)
+                    try:
+                        response = await _send(way, request, method, target, given.headers, within, gate, watch)
+                    except ProxyFailed as error:  # the route is not to blame, so the page is tried again
+                        raise ConnectFailed(str(error), status=error.status) from error
+                    return msgspec.structs.replace(
+                        response, note=f"through {given.proxy.address}, chosen by an extension"
+                    )
 
                 response = await self._send_around(self._around, given, send, before_send, rules)
             now = self._clock.now()
-            cookie_changed = jar.absorb(url, response.headers)
+            verdict = response.verdict
+            cookie_changed = verdict.keeps_cookies and jar.absorb(url, response.headers)
             if response.cookies:
                 cookie_changed |= jar.take_in(url, response.cookies)
             status = response.status
             if status == 304 and url == request.url and (request.etag or request.last_modified):
                 return NotModified(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
             moved = status in _MOVED and "location" in response.headers and status not in request.kept
+            moved = moved and not verdict.wanted
             if not moved and (response.url == url or site_of(response.url) == site_of(url)):
-                return Fetched(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
+                return FetchedPage(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
             target = _target(response) if moved else response.url.partition("#")[0]
             trail, before = (*trail, _step(method, url)), method
             method = method_after(status, method) if moved else "GET"
@@ -274,7 +312,7 @@ class Fetcher:
         self,
         around: AroundFetch,
         request: FetchRequest,
-        make: Callable[[str, Pairs, Gate | None], Awaitable[Response]],
+        make: Callable[[str, FetchRequest, Gate | None], Awaitable[Response]],
         before_send: BeforeSend,
         rules: RobotsRules | None,
     ) -> Response:
@@ -299,9 +337,7 @@ class Fetcher:
             except (BadPayload, TypeError, ValueError) as error:
                 raise ExtensionFailed(f"An extension's request for {url} cannot be sent: it {error}.") from error
             sent = True
-            response = await make(
-                target, given.headers, await before_send(rules.crawl_delay if rules is not None else None)
-            )
+            response = await make(target, given, await before_send(rules.crawl_delay if rules is not None else None))
             # It stands for the page that was requested, wherever the extension found it.
             return msgspec.structs.replace(response, url=url) if target != url and response.url == target else response
 
@@ -400,10 +436,10 @@ def towards(request: PageRequest, outcome: Redirected) -> PageRequest:
     )
 
 
-def _of_entry(url: str, entry: RobotsEntry) -> Fetched:
+def _of_entry(url: str, entry: RobotsEntry) -> FetchedPage:
     """A response for robots.txt, which may be an earlier one."""
     response = Response(url=url, status=entry.status, headers=Headers(), body=entry.text.encode("utf-8", "replace"))
-    return Fetched(response=response, fetched_at=entry.fetched_at)
+    return FetchedPage(response=response, fetched_at=entry.fetched_at)
 
 
 def _within(limits: Limits, timeout: timedelta) -> Limits:

@@ -1,9 +1,9 @@
 """The HTTP transport, on aiohttp: one request, within limits, every error translated into ours.
 
 What it does: dials checked addresses, keeps connections alive, streams the body up to its limit, decodes it. With an
-exit it dials only the proxy, and keeps the connections of each identity apart.
-How it fails: FetchFailed (try later) or FetchRefused (do not); `translated` is the whole list. Through an exit, a
-failure that may be the proxy's is ProxyFailed (`translated_on_exit`).
+proxy it dials only the proxy, and keeps the connections of each identity apart.
+How it fails: FetchFailed (try later) or FetchRefused (do not); `translated` is the whole list. Through a proxy, a
+failure that may be the proxy's is ProxyFailed (`translated_on_proxy`).
 How it recovers: a connection that misbehaved is closed and never reused; the next request opens a new one. Nothing is
 sent twice: if the server closed a kept-alive connection before it answered, the error is StaleConnection. A request
 that must not be repeated gets a new connection, where this cannot happen.
@@ -34,15 +34,15 @@ from yarl import URL
 from ..errors import BadResponse, FetchFailed, FetchRefused, GossamerError
 from ..model.page import Headers
 from ..model.payload import SAFE_METHODS
-from ..model.route import Exit
+from ..model.route import Proxy
 from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of, unpacked
 from .contract import BodyReceiver, Limits, Response, TransportRequest
-from .exits import addresses_of, authorization, check_target, guard_for, shown, unnamed
 from .header_bytes import storable
-from .http_connector import Connector, Leaving, PeerResponse, Request, SentOnce, leaving
-from .http_errors import is_stale, stale, translated, translated_on_exit
+from .http_connector import Connector, GatedRequest, Leaving, PeerResponse, SentOnce, leaving
+from .http_errors import is_stale, stale, translated, translated_on_proxy
 from .http_get import MAX_HEADERS, METHODS, Answer, Getter
+from .proxies import addresses_of, authorization, check_target, guard_for, shown, unnamed
 from .proxy_check import knock
 
 _WIRE_SLACK = 64 * 1024  # allowance for headers and checksums of a compressed body that exactly fills the limit
@@ -84,7 +84,7 @@ class AiohttpTransport:
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            request_class=Request,
+            request_class=GatedRequest,
             response_class=PeerResponse,
             auto_decompress=False,
             trust_env=False,  # ignore proxies and passwords from the environment
@@ -103,8 +103,8 @@ class AiohttpTransport:
             await resolver.close()
 
     async def fetch(self, request: TransportRequest) -> Response:
-        """Make the request. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause."""
-        exit = request.exit
+        """Make the request. Raises FetchFailed or FetchRefused; ProxyFailed when the proxy may have been the cause."""
+        proxy = request.proxy
         if self._getter is None:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
         href, limits = request.url, request.limits
@@ -115,14 +115,14 @@ class AiohttpTransport:
         answer: PeerResponse | Answer | None = None
         way: Leaving | None = None
         try:
-            plain = exit is None and request.method in METHODS and request.body is None
+            plain = proxy is None and request.method in METHODS and request.body is None
             split = self._getter.split(href) if plain else None
             url = URL(href, encoded=True) if split is None else split[0].url
             async with asyncio.timeout(None) as deadline:
                 within = limits.total.total_seconds()
-                guard = self._guard if exit is None else guard_for(exit, self._guard)
-                host = exit.host if exit is not None else url.raw_host or ""
-                way = Leaving(host, guard, exit, request.gate, deadline, within)
+                guard = self._guard if proxy is None else guard_for(proxy, self._guard)
+                host = proxy.host if proxy is not None else url.raw_host or ""
+                way = Leaving(host, guard, proxy, request.gate, deadline, within)
                 way.anew = request.method not in SAFE_METHODS
                 leaving.set(way)
                 if split is not None:
@@ -132,8 +132,8 @@ class AiohttpTransport:
                     )
                 else:
                     answer = await self._by_client(request, url, way)
-                if answer.status == 407 and exit is not None and not way.target and url.scheme == "http":
-                    await self._knock(exit, limits)  # raises, unless the site itself sent the 407
+                if answer.status == 407 and proxy is not None and not way.target and url.scheme == "http":
+                    await self._knock(proxy, limits)  # raises, unless the site itself sent the 407
                 pairs = _header_pairs(answer, limits.max_header)
                 headers = Headers(pairs)
                 taken = request.into is not None and request.into.takes(answer.status, headers)
@@ -152,9 +152,11 @@ class AiohttpTransport:
                 lost: FetchFailed | FetchRefused = stale(href)
             else:
                 lost = (
-                    translated(error, href, limits) if exit is None else translated_on_exit(error, href, limits, exit)
+                    translated(error, href, limits)
+                    if proxy is None
+                    else translated_on_proxy(error, href, limits, proxy)
                 )
-            if exit is None:
+            if proxy is None:
                 raise lost from error
         else:
             if isinstance(answer, Answer):
@@ -189,33 +191,33 @@ class AiohttpTransport:
         }
         if request.body is not None:
             options["data"] = request.body if len(request.body) < _BIG_BODY else BytesIO(request.body)
-        if request.exit is not None:
-            way.target = await self._prepare(request.exit, url, request.limits, options)
+        if request.proxy is not None:
+            way.target = await self._prepare(request.proxy, url, request.limits, options)
         answer = await self._session.request(request.method, url, middlewares=(SentOnce(),), **options)
         assert isinstance(answer, PeerResponse)
         return answer
 
-    async def _knock(self, exit: Exit, limits: Limits) -> None:
+    async def _knock(self, proxy: Proxy, limits: Limits) -> None:
         assert self._resolver is not None
-        await knock(exit, self._guard, self._resolver, limits.connect, self._ssl)
+        await knock(proxy, self._guard, self._resolver, limits.connect, self._ssl)
 
-    async def _prepare(self, exit: Exit, url: URL, limits: Limits, options: dict[str, Any]) -> str:
+    async def _prepare(self, proxy: Proxy, url: URL, limits: Limits, options: dict[str, Any]) -> str:
         """Check both addresses, and add the proxy options for aiohttp. Return the target that our Connector must ask
         the proxy for: always for SOCKS5, which aiohttp does not support, and for other proxies if they must be given an
         address; else ""."""
         assert self._resolver is not None
         if url.scheme not in ("http", "https") or not url.raw_host:
             raise FetchRefused(f"{shown(str(url))!a} cannot be requested.")
-        target = await check_target(exit, url.raw_host, self._guard, self._resolver, limits.connect)
-        await addresses_of(exit, self._guard, self._resolver, limits.connect)
-        if exit.scheme == "socks5":
+        target = await check_target(proxy, url.raw_host, self._guard, self._resolver, limits.connect)
+        await addresses_of(proxy, self._guard, self._resolver, limits.connect)
+        if proxy.scheme == "socks5":
             return target
         if target != url.raw_host:
-            if exit.scheme == "https":
-                raise unnamed(exit, url.raw_host)
+            if proxy.scheme == "https":
+                raise unnamed(proxy, url.raw_host)
             return target
-        options["proxy"] = URL(exit.address, encoded=True)
-        words = authorization(exit)
+        options["proxy"] = URL(proxy.address, encoded=True)
+        words = authorization(proxy)
         if words is None:
             return ""
         if url.scheme == "http":  # a plain request goes to the proxy itself, which removes this header
@@ -360,4 +362,4 @@ async def _read_packed(
     return decoded.data, decoded.cut or endless, size, decoded.note, b"".join(chunks) if whole else b""
 
 
-__all__ = ["AiohttpTransport", "translated", "translated_on_exit"]
+__all__ = ["AiohttpTransport", "translated", "translated_on_proxy"]

@@ -1,7 +1,7 @@
-"""The connections of the HTTP transport: dialled at checked addresses only, kept apart by exit, SOCKS5 included.
+"""The connections of the HTTP transport: dialled at checked addresses only, kept apart by proxy, SOCKS5 included.
 
 A context variable carries the way that the current task takes: aiohttp has no other place for it. A connection is made
-by the task that asked for it, and never handed to a waiting task of another exit.
+by the task that asked for it, and never handed to a waiting task of another proxy.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import functools
 import re
 import socket
+import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from datetime import timedelta
@@ -24,35 +25,35 @@ from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from ..errors import BadResponse
-from ..model.route import Exit
+from ..model.route import Proxy
 from .addresses import AddressGuard, GuardedResolver
 from .contract import Gate
-from .exits import addresses_of
+from .proxies import addresses_of
 from .socks import line_through
 
 
 class Leaving:
-    """How the current task connects: the host it dials, the guard that checks the address, the exit, the gate.
+    """How the current task connects: the host it dials, the guard that checks the address, the proxy, the gate.
 
-    `target` is what to ask the exit for, if aiohttp does not do it: a name, or the checked address. `deadline` starts
+    `target` is what to ask the proxy for, if aiohttp does not do it: a name, or the checked address. `deadline` starts
     when the request may be written, and ends `within` seconds later. `anew` demands a connection that was never used;
     `made_anew` is set if no idle one could be reused; `waited` are the seconds spent at the gate.
     """
 
-    __slots__ = ("anew", "deadline", "exit", "gate", "guard", "host", "made_anew", "target", "waited", "within")
+    __slots__ = ("anew", "deadline", "gate", "guard", "host", "made_anew", "proxy", "target", "waited", "within")
 
     def __init__(
         self,
         host: str,
         guard: AddressGuard,
-        exit: Exit | None,
+        proxy: Proxy | None,
         gate: Gate | None,
         deadline: asyncio.Timeout,
         within: float,
     ) -> None:
         self.host = host
         self.guard = guard
-        self.exit = exit
+        self.proxy = proxy
         self.gate = gate
         self.deadline = deadline
         self.within = within
@@ -244,14 +245,14 @@ class AnswerReader(ResponseHandler):
         return read
 
 
-class Request(aiohttp.ClientRequest):
-    """Ties its connection to the exit, credentials included: no other identity ever gets that connection."""
+class GatedRequest(aiohttp.ClientRequest):
+    """Ties its connection to the proxy, credentials included: no other identity ever gets that connection."""
 
     @property
     def connection_key(self) -> ConnectionKey:
-        key, exit = _plain_key(self), leaving.get().exit
-        # The exit itself, rather than a mere hash of the proxy's headers; it does not print its password.
-        return key if exit is None else key._replace(proxy_headers_hash=exit)  # type: ignore[arg-type]
+        key, proxy = _plain_key(self), leaving.get().proxy
+        # The proxy itself, rather than a mere hash of the proxy's headers; it does not print its password.
+        return key if proxy is None else key._replace(proxy_headers_hash=proxy)  # type: ignore[arg-type]
 
 
 class _Resolver(AbstractResolver):
@@ -299,28 +300,29 @@ class Connector(aiohttp.TCPConnector):
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.connector.Connection:
         """Return an open connection for a request that has passed its gate and is written at once."""
-        way, clock = leaving.get(), self._loop.time
+        way = leaving.get()
         while True:
             way.made_anew = False
             connection = await super().connect(req, traces, timeout)
             if way.anew and not way.made_anew:
                 connection.close()
                 continue
-            now = asked_at = clock()
             if way.gate is None:
                 break
+            asked_at = time.perf_counter()
             try:
-                await way.gate.enter(_peer_of(connection) if way.exit is None else "")
+                await way.gate.enter(_peer_of(connection) if way.proxy is None else "")
             except BaseException:
                 connection.release()
                 raise
-            now = clock()
-            way.waited += now - asked_at
-            if now - asked_at < MOMENT or _is_good(connection):
+            # By the clock that the response is timed with: uvloop's own counts whole milliseconds.
+            waited = time.perf_counter() - asked_at
+            way.waited += waited
+            if waited < MOMENT or _is_good(connection):
                 break
             way.gate.withdraw()  # the server hung up while we waited
             connection.close()
-        way.deadline.reschedule(now + way.within)
+        way.deadline.reschedule(self._loop.time() + way.within)
         return connection
 
     async def _create_connection(
@@ -328,15 +330,15 @@ class Connector(aiohttp.TCPConnector):
     ) -> ResponseHandler:
         way = leaving.get()
         way.made_anew = True
-        exit = way.exit
-        if exit is None or not way.target:
+        proxy = way.proxy
+        if proxy is None or not way.target:
             return await super()._create_connection(req, traces, timeout)
         within = timedelta(seconds=timeout.connect or 0)
-        addresses = await addresses_of(exit, self._guard, self._names, within)
+        addresses = await addresses_of(proxy, self._guard, self._names, within)
         host, port = req.url.raw_host, req.url.port
         assert host is not None
         assert port is not None
-        line = await line_through(exit, addresses, way.target, port, self._checked_socket)
+        line = await line_through(proxy, addresses, way.target, port, self._checked_socket)
         context = self._get_ssl_context(req)
         try:
             _, protocol = await self._wrap_existing_connection(

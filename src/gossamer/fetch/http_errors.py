@@ -27,11 +27,11 @@ from ..errors import (
     TlsFailed,
 )
 from ..model.payload import SAFE_METHODS
-from ..model.route import Exit
+from ..model.route import Proxy
 from ..process.limits import USED_UP
 from .addresses import no_file_left
 from .contract import Limits
-from .exits import proxy_failed, refused_credentials, shown, without_login
+from .proxies import proxy_failed, refused_credentials, shown, without_login
 
 UNROUTABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 OUTDATED = (9, 10)  # OpenSSL's codes for a certificate that is not valid yet, and for an expired one
@@ -85,36 +85,36 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
             return ConnectionDropped(f"{where}: the request failed ({said}).")
 
 
-def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) -> FetchFailed | FetchRefused:
+def translated_on_proxy(error: Exception, href: str, limits: Limits, proxy: Proxy) -> FetchFailed | FetchRefused:
     """The same for requests through a proxy: a failure that may be the proxy's is ProxyFailed, in words without
     secrets."""
     if any(isinstance(one, OSError) and one.errno in USED_UP for one in _causes(error)):
         return no_file_left(shown(href))
     match error:
         case aiohttp.ClientHttpProxyError() if error.status == 407:
-            return refused_credentials(exit)
+            return refused_credentials(proxy)
         case aiohttp.ClientHttpProxyError():
-            return proxy_failed(exit, f"it answered CONNECT with status {error.status}", status=error.status)
+            return proxy_failed(proxy, f"it answered CONNECT with status {error.status}", status=error.status)
         case aiohttp.ClientResponseError() if error.request_info.method == hdrs.METH_CONNECT:
-            return proxy_failed(exit, "it does not answer CONNECT as an HTTP proxy does")
+            return proxy_failed(proxy, "it does not answer CONNECT as an HTTP proxy does")
         case aiohttp.ConnectionTimeoutError():
-            return proxy_failed(exit, f"no connection through it within {limits.connect.total_seconds():g} s")
+            return proxy_failed(proxy, f"no connection through it within {limits.connect.total_seconds():g} s")
         case aiohttp.ClientConnectorSSLError() | aiohttp.ClientConnectorCertificateError():
-            if (error.host, error.port) == (exit.host, exit.port):
-                return proxy_failed(exit, f"no secure connection to it ({_inner_words(error)})")
+            if (error.host, error.port) == (proxy.host, proxy.port):
+                return proxy_failed(proxy, f"no secure connection to it ({_inner_words(error)})")
         case aiohttp.ClientConnectionError() if isinstance(error.__cause__, TypeError):
             # Some versions of asyncio fail on a bad certificate in TLS inside TLS; the certificate is the site's.
             for one in _causes(error):
                 if isinstance(one, ssl.SSLCertVerificationError):
                     return translated(one, href, limits)
         case aiohttp.ClientConnectorError():
-            return proxy_failed(exit, f"no connection to it ({_os_words(error.os_error)})")
+            return proxy_failed(proxy, f"no connection to it ({_os_words(error.os_error)})")
     ours = translated(error, href, limits)
-    if isinstance(ours, BadResponse) and exit.password:  # the proxy's words, and the proxy knows our password
-        return BadResponse(f"{shown(href)}: what came back through the proxy {exit.address} is not HTTP.")
+    if isinstance(ours, BadResponse) and proxy.password:  # the proxy's words, and the proxy knows our password
+        return BadResponse(f"{shown(href)}: what came back through the proxy {proxy.address} is not HTTP.")
     if isinstance(ours, ConnectFailed | ConnectionDropped | DnsFailed):
         # Nobody can tell whether the proxy or the site hung up.
-        return proxy_failed(exit, "the connection through it broke")
+        return proxy_failed(proxy, "the connection through it broke")
     return ours
 
 

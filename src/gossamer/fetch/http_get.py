@@ -2,7 +2,7 @@
 
 The client builds a request, a response and a chain of calls for every page, which cost more than the page's own bytes;
 a page only needs a head to write and a response to read. A request with a body, with a login in its URL, or through an
-exit uses the client.
+proxy uses the client.
 How it fails: as the client does, so that http_errors.py translates both. Nothing is sent twice.
 """
 
@@ -22,7 +22,7 @@ from aiohttp.streams import StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from .http_connector import Connector, Leaving, Request
+from .http_connector import Connector, GatedRequest, Leaving
 from .open_route import Pairs
 
 METHODS = frozenset({"GET", "HEAD"})
@@ -69,11 +69,11 @@ class Getter:
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
         self._loop = asyncio.get_running_loop()
-        self._origins: dict[str, Request] = {}
+        self._origins: dict[str, GatedRequest] = {}
         # Per origin, the headers of the last request and their encoded form: most requests have the same headers.
         self._heads: dict[str, tuple[Pairs, bytes]] = {}
 
-    def split(self, href: str) -> tuple[Request, str] | None:
+    def split(self, href: str) -> tuple[GatedRequest, str] | None:
         """The origin of a URL, as the connector expects it, and the rest; None for a URL that only the client can
         handle."""
         match = _ADDRESS.fullmatch(href)
@@ -87,13 +87,13 @@ class Getter:
             if len(self._origins) >= _MOST_ORIGINS:
                 self._origins.clear()
                 self._heads.clear()
-            origin = self._origins[match[1]] = Request("GET", url, loop=self._loop)
+            origin = self._origins[match[1]] = GatedRequest("GET", url, loop=self._loop)
         return origin, match[2]
 
     async def ask(
         self,
         method: str,
-        origin: Request,
+        origin: GatedRequest,
         path: str,
         headers: Pairs,
         way: Leaving,
@@ -133,7 +133,7 @@ class Getter:
             raise
         return Answer(message.code, message.headers, content, protocol, connection)
 
-    def _fields(self, origin: Request, headers: Pairs) -> bytes:
+    def _fields(self, origin: GatedRequest, headers: Pairs) -> bytes:
         """The header lines of a request, with the empty line at the end. Raises ValueError for a header that would
         break into several lines."""
         host = origin.headers[hdrs.HOST]
@@ -145,7 +145,7 @@ class Getter:
         return text
 
 
-async def _final(protocol: ResponseHandler, origin: Request) -> tuple[Any, StreamReader]:
+async def _final(protocol: ResponseHandler, origin: GatedRequest) -> tuple[Any, StreamReader]:
     """The final response, after any interim ones; AnswerReader limits their number."""
     try:
         while True:
@@ -158,7 +158,7 @@ async def _final(protocol: ResponseHandler, origin: Request) -> tuple[Any, Strea
         ) from error
 
 
-def _fields(origin: Request, headers: Pairs) -> CIMultiDict[str]:
+def _fields(origin: GatedRequest, headers: Pairs) -> CIMultiDict[str]:
     """The headers as the client would send them: Host first, then ours, then the mandatory ones."""
     fields = CIMultiDict({hdrs.HOST: origin.headers[hdrs.HOST]})
     for name, value in headers:

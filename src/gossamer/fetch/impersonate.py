@@ -39,16 +39,17 @@ from ..errors import (
 )
 from ..model.page import Headers
 from ..model.payload import SAFE_METHODS
+from ..model.url import is_literal
 from .addresses import AddressGuard
 from .body import BodyDecoder, layers_of
 from .browser.guard import MARK
 from .contract import Gate, Limits, Response, TransportRequest
-from .exits import is_literal, shown
 from .header_bytes import storable
 from .http_errors import stale
-from .impersonate_clients import MAX_CLIENTS, MAX_HEADERS, Client, Clients, library
+from .impersonate_clients import MAX_CLIENTS, MAX_HEADERS, Clients, IdentityClient, library
 from .impersonate_errors import hung_up_on, translated
 from .profiles import OWN_HEADERS, Profile, profile_named
+from .proxies import shown
 
 _WIRE_SLACK = 64 * 1024  # as in http.py
 _GATHERED = 64 * 1024  # bytes of a body that are collected for the decoder
@@ -92,7 +93,7 @@ class _Prepared(msgspec.Struct, frozen=True):
 
 
 class WreqTransport:
-    """Clients by host or exit; open while entered with `async with`.
+    """Clients by host or proxy; open while entered with `async with`.
 
     Of `ssl_context` only the trusted authorities are used, and whether it verifies certificates at all.
     """
@@ -118,20 +119,20 @@ class WreqTransport:
         await self._clients.close()
 
     async def fetch(self, request: TransportRequest) -> Response:
-        """Make the request. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause;
+        """Make the request. Raises FetchFailed or FetchRefused; ProxyFailed when the proxy may have been the cause;
         Misconfigured for a profile that does not exist."""
         if not self._clients.are_open:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
-        exit = request.exit
+        proxy = request.proxy
         target = _target(request.url)
         profile = profile_named(request.profile) if request.profile else None
         prepared = _prepared(request, target, profile)
         started = time.perf_counter()
-        client = await self._clients.client_for(target.host, profile, exit, request.limits)
+        client = await self._clients.client_for(target.host, profile, proxy, request.limits)
         if request.gate is not None:
             asked_at = time.perf_counter()
             # wreq picks one of the addresses, and reports it only with the response: the gate gets the first one.
-            await request.gate.enter(min(client.addresses) if exit is None else "")
+            await request.gate.enter(min(client.addresses) if proxy is None else "")
             started += time.perf_counter() - asked_at
         standing = client.takes_standing(target.origin)
         try:
@@ -139,7 +140,7 @@ class WreqTransport:
         except BaseException as error:
             if isinstance(error, GossamerError | asyncio.CancelledError):
                 raise
-            lost = _told_by_relay(client, target) or translated(error, request.url, request.limits, exit)
+            lost = _told_by_relay(client, target) or translated(error, request.url, request.limits, proxy)
             end = hung_up_on(error)
             if end is not None and client.met(end, standing) and request.method in SAFE_METHODS:
                 lost = stale(request.url)
@@ -147,7 +148,7 @@ class WreqTransport:
                 raise
             if isinstance(lost, ConnectFailed | ProxyFailed):
                 self._clients.forget(client)
-            if exit is None:
+            if proxy is None:
                 raise lost from error
         # Raised outside the handler, so without a cause: the driver's error may hold details of the proxy.
         raise lost
@@ -157,13 +158,13 @@ async def _made(
     request: TransportRequest,
     target: _Target,
     prepared: _Prepared,
-    client: Client,
+    client: IdentityClient,
     clients: Clients,
     started: float,
     standing: bool,
 ) -> Response:
     """Send the request and read the response. Raises wreq's errors besides our own."""
-    limits, exit = request.limits, request.exit
+    limits, proxy = request.limits, request.proxy
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.total.total_seconds()
     silence = limits.read.total_seconds()
@@ -180,8 +181,8 @@ async def _made(
             if request.gate is not None:
                 request.gate.left(clients.sent_times.seconds_since(our_end) or 0.0)
             status = answer.status.as_int()
-            if status == 407 and exit is not None and exit.scheme != "socks5" and target.origin[0] == "http":
-                await clients.knock(exit, limits)  # raises, unless the site itself sent the 407
+            if status == 407 and proxy is not None and proxy.scheme != "socks5" and target.origin[0] == "http":
+                await clients.knock(proxy, limits)  # raises, unless the site itself sent the 407
             pairs = _pairs(answer.headers, limits.max_header)
             if client.relay is not None and (MARK.lower(), client.relay.mark) in pairs:
                 raise _told_by_relay(client, target) or ConnectFailed(f"{shown(request.url)}: no connection.")
@@ -232,7 +233,7 @@ async def _made(
     )
 
 
-def _told_by_relay(client: Client, target: _Target) -> FetchFailed | FetchRefused | None:
+def _told_by_relay(client: IdentityClient, target: _Target) -> FetchFailed | FetchRefused | None:
     """The last failure between the relay and the target; None if the last tunnel was opened."""
     if client.relay is None:
         return None
@@ -242,7 +243,7 @@ def _told_by_relay(client: Client, target: _Target) -> FetchFailed | FetchRefuse
 
 
 @contextmanager
-def _watched(gate: Gate | None, client: Client, clients: Clients) -> Iterator[None]:
+def _watched(gate: Gate | None, client: IdentityClient, clients: Clients) -> Iterator[None]:
     """While waiting for the response, check whether the request was sent: the next request need not wait for the
     head."""
     if gate is None:

@@ -1,10 +1,10 @@
-"""The clients of the second transport: one for each host or exit, bound to checked addresses.
+"""The clients of the second transport: one for each host or proxy, bound to checked addresses.
 
 wreq resolves names itself and accepts no resolver of ours, but a client can be given fixed addresses for a name. So
 there is one client for each host, and its name is bound to the addresses that GuardedResolver permits: wreq never asks
 the DNS, so an answer that changes later is never used unchecked. A client costs some 30 microseconds and 20 KB, far
-less than relaying every page through a proxy of our own. Through an exit the client has the proxy's name bound in that
-way, and the proxy looks up the target, which is checked first (see exits.py). A proxy in our own network is given the
+less than relaying every page through a proxy of our own. Through a proxy the client has the proxy's name bound in that
+way, and the proxy looks up the target, which is checked first (see proxies.py). A proxy in our own network is given the
 checked address: a SOCKS5 proxy by wreq itself, an HTTP proxy by our relay, the guard proxy of the browser transport.
 Each identity has its own clients: connections and TLS sessions are never shared.
 
@@ -27,12 +27,13 @@ from urllib.parse import quote
 import msgspec
 
 from ..errors import MissingExtra, TimedOut
-from ..model.route import Exit
+from ..model.route import Proxy
+from ..model.url import is_literal
 from .addresses import AddressGuard, GuardedResolver
 from .browser.guard import GuardProxy, Pass
 from .contract import Limits
-from .exits import addresses_of, check_target, is_literal
 from .profiles import Profile
+from .proxies import addresses_of, check_target
 from .proxy_check import knock
 from .sent_times import TICK, SentTimes
 
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 
 MAX_HEADERS = 128
 MAX_CLIENTS = 256  # beyond that the least recently used one is dropped, with its idle connections
-_MAX_ORIGINS = 1024  # per client; many sites go through one exit
+_MAX_ORIGINS = 1024  # per client; many sites go through one proxy
 _LEAST_BUFFER = 8192  # wreq accepts no smaller one
-_Key = tuple[str, str, Exit | None, timedelta, int]
+_Key = tuple[str, str, Proxy | None, timedelta, int]
 _Origin = tuple[str, str, int]
 
 
@@ -58,7 +59,7 @@ def library() -> Any:  # the module, which may not be installed
     return wreq
 
 
-class Client:
+class IdentityClient:
     """A wreq client, and what we know about it: its addresses, and the connections that should be idle.
 
     `relay` is its pass at the relay, if it reaches its proxy through the relay.
@@ -100,7 +101,7 @@ class Client:
         """How many seconds ago a request was sent on a reused connection; None if none was sent since `moment`.
 
         Only if one request is made at a time and all data sent is requests: HTTP/2 has other frames, and requests to
-        many sites go through an exit.
+        many sites go through a proxy.
         """
         if self.speaks_http2 or self.key[2] is not None:
             return None
@@ -131,7 +132,7 @@ class Clients:
         self._trust: bool | wreq.CertStore = True
         self._relay: GuardProxy | None = None  # opened on demand
         self._opening = asyncio.Lock()
-        self._clients: OrderedDict[_Key, Client] = OrderedDict()
+        self._clients: OrderedDict[_Key, IdentityClient] = OrderedDict()
         self.sent_times = SentTimes()
 
     @property
@@ -161,29 +162,31 @@ class Clients:
         if resolver is not None:
             await resolver.close()
 
-    async def client_for(self, host: str, profile: Profile | None, exit: Exit | None, limits: Limits) -> Client:
+    async def client_for(
+        self, host: str, profile: Profile | None, proxy: Proxy | None, limits: Limits
+    ) -> IdentityClient:
         assert self._resolver is not None
         name, target = host, host
-        if exit is None:
+        if proxy is None:
             addresses = await self._addresses(host, limits)
         else:
-            target = await check_target(exit, host, self._guard, self._resolver, limits.connect)
-            addresses = await addresses_of(exit, self._guard, self._resolver, limits.connect)
+            target = await check_target(proxy, host, self._guard, self._resolver, limits.connect)
+            addresses = await addresses_of(proxy, self._guard, self._resolver, limits.connect)
             name = "" if target == host else f"{host} at {target}"
-        key = (profile.name if profile else "", name, exit, limits.connect, limits.max_header)
+        key = (profile.name if profile else "", name, proxy, limits.connect, limits.max_header)
         client = self._clients.get(key)
         # Big sites return other addresses each time. The old ones were checked, and stay valid while one of them
         # recurs.
         if client is None or client.addresses.isdisjoint(addresses):
-            way, relay = exit, None
-            names = {exit.host if exit else host: addresses}
-            if exit is not None and target != host:
-                if exit.scheme == "socks5":
+            way, relay = proxy, None
+            names = {proxy.host if proxy else host: addresses}
+            if proxy is not None and target != host:
+                if proxy.scheme == "socks5":
                     names[host] = (target,)
                 else:
-                    way, relay = await self._relayed(exit, limits)
+                    way, relay = await self._relayed(proxy, limits)
             driver = self._made(names, profile, way, limits, named=target == host)
-            client = self._clients[key] = Client(driver, key, frozenset(addresses), self._keep_alive, relay)
+            client = self._clients[key] = IdentityClient(driver, key, frozenset(addresses), self._keep_alive, relay)
             if relay is not None and self._relay is not None:
                 # Runs when neither we nor a running request hold the client any more.
                 weakref.finalize(client, self._relay.withdraw, relay).atexit = False
@@ -192,15 +195,15 @@ class Clients:
         self._clients.move_to_end(key)
         return client
 
-    async def _relayed(self, exit: Exit, limits: Limits) -> tuple[Exit, Pass]:
-        """The exit that leads to the proxy through the relay, which asks the proxy for addresses only, never for
+    async def _relayed(self, proxy: Proxy, limits: Limits) -> tuple[Proxy, Pass]:
+        """The proxy that leads to the proxy through the relay, which asks the proxy for addresses only, never for
         names."""
         async with self._opening:
             if self._relay is None:
                 self._relay = await GuardProxy(self._guard, tls=self._ssl).__aenter__()
-        relay = self._relay.admit(exit, connect=limits.connect)
+        relay = self._relay.admit(proxy, connect=limits.connect)
         way = msgspec.structs.replace(
-            exit,
+            proxy,
             scheme="http",
             host="127.0.0.1",
             port=self._relay.port,
@@ -209,12 +212,12 @@ class Clients:
         )
         return way, relay
 
-    async def knock(self, exit: Exit, limits: Limits) -> None:
+    async def knock(self, proxy: Proxy, limits: Limits) -> None:
         """Return when the proxy lets us in. Raises ProxyFailed."""
         assert self._resolver is not None
-        await knock(exit, self._guard, self._resolver, limits.connect, self._ssl)
+        await knock(proxy, self._guard, self._resolver, limits.connect, self._ssl)
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: IdentityClient) -> None:
         if self._clients.get(client.key) is client:
             del self._clients[client.key]
 
@@ -234,12 +237,12 @@ class Clients:
         self,
         hosts: dict[str, tuple[str, ...]],
         profile: Profile | None,
-        exit: Exit | None,
+        proxy: Proxy | None,
         limits: Limits,
         *,
         named: bool,
     ) -> Any:  # wreq.Client
-        """A client that has `hosts` bound to these addresses. `named`: the exit is given the target's name."""
+        """A client that has `hosts` bound to these addresses. `named`: the proxy is given the target's name."""
         wreq = library()
         names = wreq.DnsOptions(system_dns=True)
         for host, addresses in hosts.items():
@@ -250,15 +253,15 @@ class Clients:
         if profile is not None:
             emulation, platform = getattr(wreq.Profile, profile.emulation), getattr(wreq.Platform, profile.platform)
             options["emulation"] = wreq.Emulation(emulation, platform)
-        if exit is None:
+        if proxy is None:
             options["no_proxy"] = True  # not even from the environment
         else:
-            address = exit.address.lower()
+            address = proxy.address.lower()
             if named:
                 address = address.replace("socks5://", "socks5h://")  # "h": the proxy looks up the name
-            if exit.username or exit.password:
+            if proxy.username or proxy.password:
                 # In the URL, where wreq decodes percent codes exactly once for every scheme.
-                login = f"{quote(exit.username, safe='')}:{quote(exit.password, safe='')}"
+                login = f"{quote(proxy.username, safe='')}:{quote(proxy.password, safe='')}"
                 address = address.replace("://", f"://{login}@", 1)
             options["proxies"] = [wreq.Proxy.all(address)]
         return wreq.Client(

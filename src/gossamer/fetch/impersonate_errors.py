@@ -21,10 +21,10 @@ from ..errors import (
     TimedOut,
     TlsFailed,
 )
-from ..model.route import Exit
+from ..model.route import Proxy
 from .addresses import no_file_left
 from .contract import Limits
-from .exits import proxy_failed, refused_credentials, shown
+from .proxies import proxy_failed, refused_credentials, shown
 from .socks import CONNECTION_REFUSED, HOST_UNREACHABLE, NETWORK_UNREACHABLE, TTL_EXPIRED, target_failed
 
 _OS_WORDS = re.compile(r'code: \d+, kind: \w+, message: "([^"]{1,100})"')
@@ -46,27 +46,27 @@ UNROUTABLE = ("Network is unreachable", "No route to host", "Host is unreachable
 
 
 def translated(
-    error: BaseException, href: str, limits: Limits, exit: Exit | None = None
+    error: BaseException, href: str, limits: Limits, proxy: Proxy | None = None
 ) -> FetchFailed | FetchRefused | None:
     """Translate the error into ours; None if it is not a failure of the request (an interrupt, say)."""
     ours = _site_failure(error, shown(href), limits) if _is_known(error) else None
-    if exit is None or ours is None:
+    if proxy is None or ours is None:
         return ours
     said = str(error)
     if isinstance(ours, ConnectFailed) and ours.is_not_the_sites_fault:
         return ours
     if type(error).__name__ == "ProxyConnectionError":
         if "ProxyAuthRequired" in said or "PasswordAuthFailure" in said or "AuthMethodUnacceptable" in said:
-            return refused_credentials(exit)
+            return refused_credentials(proxy)
         socks = _SOCKS_WORDS.search(said)
         if socks is not None and socks[1] in _SOCKS_ON_THE_TARGET:
-            return target_failed(exit, shown(href), _SOCKS_ON_THE_TARGET[socks[1]])
-        return proxy_failed(exit, _proxy_words(said))
+            return target_failed(proxy, shown(href), _SOCKS_ON_THE_TARGET[socks[1]])
+        return proxy_failed(proxy, _proxy_words(said))
     if type(error).__name__ == "ConnectionError" and isinstance(ours, TimedOut):
-        return proxy_failed(exit, f"no connection through it within {limits.connect.total_seconds():g} s")
+        return proxy_failed(proxy, f"no connection through it within {limits.connect.total_seconds():g} s")
     if isinstance(ours, ConnectFailed | ConnectionDropped | DnsFailed):
         # Nobody can tell whether the proxy or the site hung up.
-        return proxy_failed(exit, "the connection through it broke")
+        return proxy_failed(proxy, "the connection through it broke")
     return ours
 
 

@@ -1,5 +1,5 @@
 """Routes that are ready for requests: the transports of one worker, each opened on first use, and the route of one page
-with its exit chosen, its cookies and its options.
+with its proxy chosen, its cookies and its options.
 
 Every page passes through here, so functions that only delegate are not coroutines: each coroutine would be re-entered
 whenever the page's task resumes.
@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from ..model.route import BROWSER, DIRECT, HTTP, MANAGED, PROFILE, Exit, Render, Route
+from ..model.route import BROWSER, DIRECT, HTTP, MANAGED, PROFILE, Proxy, Render, Route
 from .contract import BodyReceiver, Gate, Limits, Response, Transport, TransportRequest
 from .cookies import CookieJar
 
@@ -85,7 +85,7 @@ def _key(route: Route) -> str:
 
 
 class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """One route for one page. Pages and robots.txt use the same exit: a site that must not see this machine does not
+    """One route for one page. Pages and robots.txt use the same proxy: a site that must not see this machine does not
     see it for robots.txt either. `jar` holds the cookies of the identity that the site sees; `meter` is called with the
     bytes of each response on the wire."""
 
@@ -93,8 +93,8 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
     robots_transport: Transport  # robots.txt needs no browser
     jar: CookieJar
     route: Route = DIRECT
-    exit: Exit | None = None
-    others_left: bool = False  # other exits may be tried if the site refuses this one
+    proxy: Proxy | None = None
+    others_left: bool = False  # other proxies may be tried if the site refuses this one
     render: Render | None = None
     country: str | None = None
     meter: Callable[[int], None] | None = None
@@ -121,7 +121,7 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
             chosen=chosen,
             limits=limits,
             gate=gate,
-            exit=self.exit,
+            proxy=self.proxy,
             profile=self.route.profile,
             render=self.render,
             country=self.country,
@@ -133,7 +133,7 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
     def fetch_robots(self, url: str, headers: Pairs, limits: Limits, gate: Gate | None) -> Awaitable[Response]:
         """Make one request for a robots.txt: without rendering or a profile."""
         request = TransportRequest(
-            url=url, headers=headers, limits=limits, gate=gate, exit=self.exit, country=self.country
+            url=url, headers=headers, limits=limits, gate=gate, proxy=self.proxy, country=self.country
         )
         return self._fetch(self.robots_transport, request)
 

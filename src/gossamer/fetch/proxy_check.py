@@ -13,10 +13,10 @@ from contextlib import suppress
 from datetime import timedelta
 
 from ..errors import ProxyFailed
-from ..model.route import Exit
+from ..model.route import Proxy
 from ..process.limits import USED_UP
 from .addresses import AddressGuard, GuardedResolver, no_file_left
-from .exits import addresses_of, authorization, proxy_failed, refused_credentials
+from .proxies import addresses_of, authorization, proxy_failed, refused_credentials
 from .socks import ask_for_line
 
 NOWHERE = "gossamer.invalid"  # RFC 6761: this name never exists
@@ -28,7 +28,7 @@ class _LetIn(Exception):
 
 
 async def knock(
-    exit: Exit,
+    proxy: Proxy,
     guard: AddressGuard,
     resolver: GuardedResolver,
     within: timedelta,
@@ -36,49 +36,49 @@ async def knock(
 ) -> None:
     """Return when the proxy lets us in. Raises ProxyFailed; ConnectFailed if this process has no file descriptor
     left."""
-    addresses = await addresses_of(exit, guard, resolver, within)
+    addresses = await addresses_of(proxy, guard, resolver, within)
     try:
         async with asyncio.timeout(within.total_seconds()):
-            reader, writer = await _dial_any(exit, addresses, ssl_context)
+            reader, writer = await _dial_any(proxy, addresses, ssl_context)
             try:
-                if exit.scheme == "socks5":
-                    await _knock_socks(exit, reader, writer)
+                if proxy.scheme == "socks5":
+                    await _knock_socks(proxy, reader, writer)
                 else:
-                    await _knock_http(exit, reader, writer)
+                    await _knock_http(proxy, reader, writer)
             finally:
                 writer.close()
                 with suppress(OSError):  # it hung up first
                     await writer.wait_closed()
     except TimeoutError:
-        raise proxy_failed(exit, f"no answer within {within.total_seconds():g} s") from None
+        raise proxy_failed(proxy, f"no answer within {within.total_seconds():g} s") from None
     except ssl.SSLError as error:
-        raise proxy_failed(exit, f"TLS to it failed ({error.reason or type(error).__name__})") from None
+        raise proxy_failed(proxy, f"TLS to it failed ({error.reason or type(error).__name__})") from None
     except OSError as error:
         if error.errno in USED_UP:
-            raise no_file_left(exit.address) from None
-        raise proxy_failed(exit, f"no connection to it ({error.strerror or type(error).__name__})") from None
+            raise no_file_left(proxy.address) from None
+        raise proxy_failed(proxy, f"no connection to it ({error.strerror or type(error).__name__})") from None
 
 
 async def _dial_any(
-    exit: Exit, addresses: Sequence[str], context: ssl.SSLContext | None
+    proxy: Proxy, addresses: Sequence[str], context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the first address that answers. If none does, raises the failure of the last."""
     for address in addresses[:-1]:
         with suppress(OSError):
-            return await _dial(exit, address, context)
-    return await _dial(exit, addresses[-1], context)
+            return await _dial(proxy, address, context)
+    return await _dial(proxy, addresses[-1], context)
 
 
 async def _dial(
-    exit: Exit, address: str, context: ssl.SSLContext | None
+    proxy: Proxy, address: str, context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    if exit.scheme != "https":
-        return await asyncio.open_connection(address, exit.port, limit=MAX_LINE)
+    if proxy.scheme != "https":
+        return await asyncio.open_connection(address, proxy.port, limit=MAX_LINE)
     trust = context or ssl.create_default_context()
-    return await asyncio.open_connection(address, exit.port, limit=MAX_LINE, ssl=trust, server_hostname=exit.host)
+    return await asyncio.open_connection(address, proxy.port, limit=MAX_LINE, ssl=trust, server_hostname=proxy.host)
 
 
-async def _knock_socks(exit: Exit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _knock_socks(proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     async def send(data: bytes) -> None:
         if NOWHERE.encode() in data:
             raise _LetIn  # this is the request for a tunnel, which follows a successful login
@@ -86,12 +86,12 @@ async def _knock_socks(exit: Exit, reader: asyncio.StreamReader, writer: asyncio
         await writer.drain()
 
     with suppress(_LetIn):
-        await ask_for_line(send, reader.readexactly, exit, NOWHERE, 443)
+        await ask_for_line(send, reader.readexactly, proxy, NOWHERE, 443)
 
 
-async def _knock_http(exit: Exit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _knock_http(proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     lines = [f"CONNECT {NOWHERE}:443 HTTP/1.1", f"Host: {NOWHERE}:443"]
-    told = authorization(exit)
+    told = authorization(proxy)
     if told is not None:
         lines.append(f"Proxy-Authorization: {told}")
     writer.write("".join(f"{line}\r\n" for line in (*lines, "")).encode())
@@ -100,13 +100,13 @@ async def _knock_http(exit: Exit, reader: asyncio.StreamReader, writer: asyncio.
     except ValueError:
         first = b"?"  # a line without end
     if not first:
-        raise proxy_failed(exit, "it hung up without a response")
+        raise proxy_failed(proxy, "it hung up without a response")
     words = first.split()
     if not words[:1] or not words[0].startswith(b"HTTP/1.") or len(words) < 2 or not words[1].isdigit():
-        raise _no_http(exit)
+        raise _no_http(proxy)
     if words[1] == b"407":
-        raise refused_credentials(exit)
+        raise refused_credentials(proxy)
 
 
-def _no_http(exit: Exit) -> ProxyFailed:
-    return proxy_failed(exit, "its response is not HTTP. Is it a SOCKS5 proxy?")
+def _no_http(proxy: Proxy) -> ProxyFailed:
+    return proxy_failed(proxy, "its response is not HTTP. Is it a SOCKS5 proxy?")

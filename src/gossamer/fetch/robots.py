@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Protocol
@@ -23,11 +21,11 @@ from ..errors import (
     AddressRefused,
     ConnectFailed,
     DnsFailed,
-    ExitRefused,
     FetchFailed,
     FetchRefused,
     GossamerError,
     InvalidUrl,
+    ProxyRefused,
     RobotsUnreachable,
     RouteFailed,
     StaleConnection,
@@ -39,6 +37,7 @@ from .contract import Gate, Limits, Response
 from .open_route import OpenRoute
 from .retry_after import parse_retry_after
 from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots, robots_text
+from .robots_shelf import OriginTurns, RobotsEntry, RobotsShelf
 
 
 class BeforeSend(Protocol):
@@ -57,55 +56,11 @@ UNREACHABLE = timedelta(minutes=2)
 # requests share the failure.
 NOT_THERE = timedelta(milliseconds=500)
 MAX_HOPS = 5
-PATIENCE = timedelta(seconds=30)  # the longest wait for another page's request, which a closed window may delay
 LONG = 32 * 1024  # characters; parsing a longer text takes tens of milliseconds, so it runs in a thread
 LONGEST_SHELVED = 64 * 1024  # characters; each worker requests a longer text for itself
 
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _NOT_THERE = (ConnectFailed, DnsFailed)
-
-
-class RobotsEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One response for robots.txt. `text` is empty if there is no file (4xx: all is allowed)."""
-
-    origin: str
-    status: int
-    text: str
-    fetched_at: float
-    expires_at: float
-
-
-class RobotsShelf(Protocol):
-    """Keeps responses beyond the life of the process. Fails with BackendUnavailable."""
-
-    async def get(self, origin: str) -> RobotsEntry | None:
-        """The newest response of the origin, however old."""
-        ...
-
-    async def put(self, entry: RobotsEntry) -> None:
-        """Store the response, replacing any older one."""
-        ...
-
-
-class MemoryShelf:
-    """A shelf that ends with the process; beyond `max_entries` or `max_size` (characters in all) the oldest response is
-    dropped."""
-
-    def __init__(self, max_entries: int = 10_000, max_size: int = 32 * 1024 * 1024) -> None:
-        self._max_entries = max_entries
-        self._max_size = max_size
-        self._size = 0
-        self._entries: OrderedDict[str, RobotsEntry] = OrderedDict()
-
-    async def get(self, origin: str) -> RobotsEntry | None:
-        return self._entries.get(origin)
-
-    async def put(self, entry: RobotsEntry) -> None:
-        before = self._entries.pop(entry.origin, None)
-        self._size += len(entry.text) - (len(before.text) if before is not None else 0)
-        self._entries[entry.origin] = entry
-        while len(self._entries) > self._max_entries or self._size > self._max_size:
-            self._size -= len(self._entries.popitem(last=False)[1].text)
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -116,31 +71,6 @@ class _Held(msgspec.Struct, frozen=True):
     @property
     def weight(self) -> int:
         return self.rules.weight if self.rules is not None else 1_000
-
-
-class OriginTurns:
-    """Per origin, one task at a time requests robots.txt, and the others wait for its response. Shared by one
-    process."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, tuple[asyncio.Lock, list[None]]] = {}
-
-    @asynccontextmanager
-    async def of(self, origin: str) -> AsyncIterator[None]:
-        """Enter in turn, or out of turn after PATIENCE. The lock is dropped when nobody waits for it any more."""
-        lock, wanting = self._open.setdefault(origin, (asyncio.Lock(), []))
-        wanting.append(None)
-        async with AsyncExitStack() as stack:
-            stack.callback(self._leave, origin, wanting)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE.total_seconds()):
-                    await stack.enter_async_context(lock)
-            yield
-
-    def _leave(self, origin: str, wanting: list[None]) -> None:
-        wanting.pop()
-        if not wanting:
-            self._open.pop(origin, None)
 
 
 class Robots:
@@ -244,8 +174,8 @@ class Robots:
                 failure.first_contact = True
             self._remember(f"{origin} {route.route.name}", _Held(soon, None, failure))
             raise
-        if fresh.status == 403 and route.exit is not None:
-            # All exits were refused: the site may have no rules, or may not want us. It is asked again soon.
+        if fresh.status == 403 and route.proxy is not None:
+            # All proxies were refused: the site may have no rules, or may not want us. It is asked again soon.
             return fresh, await self._hold(origin, fresh, self._clock.now() + UNREACHABLE.total_seconds())
         if len(fresh.text) <= LONGEST_SHELVED:
             await self._shelf.put(fresh)
@@ -277,8 +207,8 @@ class Robots:
         assert response is not None
         status = response.status
         if status in (403, 429) and route.others_left:
-            # Not the site's rules, but what it thinks of this exit: 403 would mean that all is allowed.
-            raise ExitRefused(f"{origin}/robots.txt answers {status} to this exit.", status=status)
+            # Not the site's rules, but what it thinks of this proxy: 403 would mean that all is allowed.
+            raise ProxyRefused(f"{origin}/robots.txt answers {status} to this proxy.", status=status)
         if status == 429 or status >= 500:
             raise RobotsUnreachable(
                 f"{origin}/robots.txt answers {status}; the site is left alone until that changes.",

@@ -101,9 +101,9 @@ def read_robots(text: str, token: str, max_crawl_delay: timedelta) -> RobotsRule
         return ALLOW_ALL
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")  # a shelf may hold lone surrogates
-    ours, everybodys = _Group(), _Group()
+    ours, everybodys = _AgentGroup(), _AgentGroup()
     own_group_seen = False
-    current: tuple[_Group, ...] = ()
+    current: tuple[_AgentGroup, ...] = ()
     naming = False  # within the user-agent lines that begin a group
     for raw in _LINES.split(text):
         line = raw.partition("#")[0].strip()
@@ -130,7 +130,7 @@ def read_robots(text: str, token: str, max_crawl_delay: timedelta) -> RobotsRule
     return (ours if own_group_seen else everybodys).rules(max_crawl_delay)
 
 
-class _Group:
+class _AgentGroup:
     def __init__(self) -> None:
         self._patterns: dict[tuple[str, str], None] = {}
         self._wildcards = 0

@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import BackendUnavailable
 from ..model.session import SESSION, Cookie, KeptSession, LoginLock
-from ..model.shelf import ABSENT, Kind, Shelf, Trim
+from ..model.shelf import ABSENT, Shelf, ShelfKind, Trim
 from ..model.url import site_of
 from .cookies import CookieChanges
 
@@ -39,7 +39,7 @@ class SessionBook:
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._sessions = Kind(shelf, SESSION, KeptSession)
+        self._sessions = ShelfKind(shelf, SESSION, KeptSession)
 
     async def session(self, name: str) -> KeptSession | None:
         return await self._sessions.get(name)

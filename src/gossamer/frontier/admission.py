@@ -34,7 +34,7 @@ _NOT_FOR_FILES = (DropReason.SCOPE, DropReason.DEPTH)
 MEMORY = 50_000  # URLs remembered per process; the oldest are forgotten and judged again
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True):
+class LinkScope(msgspec.Struct, frozen=True, kw_only=True):
     """Which URLs belong to the crawl: `sites` are registrable domains or hosts; None means all."""
 
     sites: Set[str] | None = None
@@ -81,7 +81,7 @@ class Admission:
 
     def __init__(
         self,
-        scope: Scope,
+        scope: LinkScope,
         rules: UrlRules,
         *,
         remember_known: bool = True,
@@ -193,7 +193,7 @@ class Admission:
 
     def _verdict(self, request: Request, href: str, site: str, host: str, depth: int) -> DropReason | None:
         verdict = self._scope.verdict(href, site, host, depth)
-        if self._named and verdict is DropReason.TRAP:
+        if (self._named and verdict is DropReason.TRAP) or (request.offsite and verdict is DropReason.SCOPE):
             return None
         # A file belongs to the page that asks for it, wherever it is: images often have a host of their own.
         return None if request.is_file and verdict in _NOT_FOR_FILES else verdict

@@ -52,7 +52,7 @@ class AwayNote(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: float = 0.0
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class AwayVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What to do with the page that failed. It waits for `pause`; `counts`: the failure uses up an attempt. `over`: the
     site is given up, and so is the page."""
 
@@ -64,27 +64,27 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def after_failure(
     note: AwayNote, failure: SiteFailure, terms: AwayTerms, *, now: float, rest_until: float, interval: float
-) -> tuple[AwayNote, Verdict]:
+) -> tuple[AwayNote, AwayVerdict]:
     """Return the note after a failure, and what to do with the page. The site rests for the verdict's pause."""
     if now - note.answered_at < max(QUIET.total_seconds(), 3 * interval):
-        return note, Verdict()
+        return note, AwayVerdict()
     if note.given_up_until > now:
-        return note, Verdict(counts=False, over=True, since=note.since)
+        return note, AwayVerdict(counts=False, over=True, since=note.since)
     # The site was not tried for long, for example because the job was stopped: this is a new outage.
     forgotten = now - rest_until > max(terms.cap.total_seconds(), GIVEN_UP.total_seconds(), 3 * interval)
     if note.strikes == 0 or forgotten:
         begun = AwayNote(host=failure.host, reason=failure.reason, since=now, strikes=1, answered_at=note.answered_at)
-        return begun, Verdict(pause=terms.base, since=now)
+        return begun, AwayVerdict(pause=terms.base, since=now)
     host = note.host if note.host == failure.host else ""
     if rest_until > now:  # the request was in flight when the rest began
         waiting = msgspec.structs.replace(note, host=host)
-        return waiting, Verdict(counts=False, pause=timedelta(seconds=rest_until - now), since=note.since)
+        return waiting, AwayVerdict(counts=False, pause=timedelta(seconds=rest_until - now), since=note.since)
     strikes = note.strikes + 1
     never = failure.never or not note.answered_at
     over = (never and strikes >= terms.probes) or now - note.since >= terms.patience.total_seconds()
     known = msgspec.structs.replace(note, host=host, reason=failure.reason, strikes=strikes)
     if over:
         given_up = msgspec.structs.replace(known, strikes=0, given_up_until=now + GIVEN_UP.total_seconds())
-        return given_up, Verdict(counts=False, over=True, since=note.since)
+        return given_up, AwayVerdict(counts=False, over=True, since=note.since)
     pause = Backoff(terms.base, terms.cap).pause(strikes)
-    return known, Verdict(counts=False, pause=pause, since=note.since)
+    return known, AwayVerdict(counts=False, pause=pause, since=note.since)

@@ -19,16 +19,16 @@ from ..model.job import Job, JobCounts
 from ..model.job import JobTerms as JobTerms  # part of this contract
 from ..model.outcome import JobOutcome
 from ..model.task import Candidate, Lease, UrlState
-from .away import AwayTerms, SiteFailure, Verdict
+from .away import AwayTerms, AwayVerdict, SiteFailure
 from .politeness import TermsFor
 from .queue_values import DeadFilter as DeadFilter  # these are part of this contract
 from .queue_values import DeadLetter as DeadLetter
+from .queue_values import Fate as Fate
 from .queue_values import LaneLoad as LaneLoad
 from .queue_values import LetterPlace as LetterPlace
 from .queue_values import QueueLoad as QueueLoad
 from .queue_values import SiteFacts as SiteFacts
 from .queue_values import SiteLoad as SiteLoad
-from .queue_values import SiteOrder as SiteOrder
 from .queue_values import UrlFate as UrlFate
 from .queue_values import UrlStory as UrlStory
 from .queue_values import WorkerCard as WorkerCard
@@ -83,6 +83,11 @@ class SiteBook(Protocol):
         """
         ...
 
+    async def clear(self, site: str, rest: timedelta) -> int:
+        """Hand out no page of the site for `rest`, for the sake of a request that no lease covers, and return how many
+        pages of it are still in progress: their requests may be about to leave. With none, only this request can."""
+        ...
+
     async def too_often(self, site: str, *, rest: timedelta, worker: str = "") -> timedelta | None:
         """The site answered that requests come too often: none for `rest`. When it says so repeatedly, its pace is
         lowered for all workers and jobs, and rises again with time (learned_pace.py). Returns the learned interval,
@@ -90,7 +95,7 @@ class SiteBook(Protocol):
         """
         ...
 
-    async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> Verdict:
+    async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> AwayVerdict:
         """The site could not be reached: it rests. Returns what to do with the page that failed (away.py).
 
         Until a task of the site is done, or `site_back` is called, one task at a time is leased, with `Lease.away`.
@@ -103,21 +108,21 @@ class SiteBook(Protocol):
         ...
 
 
-class SiteOrders(Protocol):
-    """Orders of operators for sites. They hold for all workers, from their next lease on; pages in hand are
-    finished."""
+class Waking(Protocol):
+    """Wakes what waits in running jobs, when the reason for which it waits may be gone."""
 
-    async def give(self, order: SiteOrder) -> None:
-        """Replace the order for that site. Queues that sleep because of the previous order are checked again."""
+    async def wake_site(self, site: str, interval: timedelta | None) -> None:
+        """The settings of the site have changed, to this `interval` between two requests: look again at the queues that
+        sleep because of its pace. Its next request leaves that long after now at the latest, or as long as the site
+        itself and its learned pace require."""
         ...
 
-    async def withdraw(self, site: str) -> bool:
-        """Remove the order; the settings and the site itself decide again. The learned pace is forgotten too. False if
-        there was neither."""
+    async def forget_pace(self, site: str) -> bool:
+        """Forget the pace that the site's refusals have taught, and wake the site. False if none was learned."""
         ...
 
-    async def orders(self) -> list[SiteOrder]:
-        """Every order, by site. Expired orders are omitted some time after their end."""
+    async def wake(self, reasons: Collection[str]) -> int:
+        """Make the pages due that wait for one of these reasons. Returns how many there were."""
         ...
 
 
@@ -274,7 +279,7 @@ class JobBook(Protocol):
 
     async def counts(self, job: str) -> JobCounts: ...
 
-    async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
+    async def counts_of(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
         """The counts of those of these jobs that are known, and whether each is sealed: in one step, however many."""
         ...
 
@@ -300,6 +305,10 @@ class SeedBook(Protocol):
 
     async def claim(self, job: str, worker: str, duration: timedelta) -> bool:
         """Take or extend the lease, by the backend's clock. False while another worker holds it."""
+        ...
+
+    async def holder(self, job: str) -> str | None:
+        """The worker that has the lease now, by the backend's clock."""
         ...
 
     async def release(self, job: str, worker: str) -> None:
@@ -370,20 +379,24 @@ class JobControl(Protocol):
         ...
 
 
+DRAIN, RESTART = "drain", "restart"  # what a worker may be asked to do
+
+
 class WorkerBook(Protocol):
     """The workers of the project, on all machines. A worker that does not sign off is listed until `forget`."""
 
-    async def beat(self, card: WorkerCard) -> bool:
-        """Add or renew a worker's card, and correct the project's clock by the state's. True if an operator asked this
-        worker to drain. Raises BadState as `check_format` does."""
+    async def beat(self, card: WorkerCard) -> str:
+        """Add or renew a worker's card, and correct the project's clock by the state's. Returns what an operator asked
+        this worker to do: DRAIN, RESTART, or "". Raises BadState as `check_format` does."""
         ...
 
     async def check_format(self) -> None:
         """Raise BadState if a newer version has opened the state, with a format that this one does not know."""
         ...
 
-    async def ask_to_drain(self, name: str) -> bool:
-        """The worker's next heartbeat learns of it. False if there is no such worker."""
+    async def ask_to_drain(self, name: str, *, restart: bool = False) -> bool:
+        """The worker's next heartbeat learns of it; with `restart` another one is to take its place. False if there is
+        no such worker."""
         ...
 
     async def sign_off(self, name: str) -> None: ...
@@ -439,6 +452,20 @@ class DeadLetters(Protocol):
 
     async def purge(self, which: DeadFilter) -> int:
         """Forget dead tasks for good (they become dropped). Returns how many."""
+        ...
+
+
+class UrlErasure(Protocol):
+    """Takes addresses out of the queue, on request of a person."""
+
+    async def erase_urls(self, pages: Sequence[tuple[str, bytes]]) -> int:
+        """Remove the address of these pages (site, fingerprint), and what was noted about them, from every job; return
+        how many rows there were. Open pages and dead letters are dropped; a worker that has one loses its lease. The
+        rows stay, with the fingerprint alone, so that counts add up and the page is not queued again."""
+        ...
+
+    async def compact(self) -> str:
+        """Remove what is left of deleted rows from the files of the state; return what could not be removed."""
         ...
 
 

@@ -7,6 +7,9 @@ the site's own crawl-delay and an operator's order are never undercut: the longe
 
 Refusals of requests that were in flight when the rest began count as one. One refusal among a hundred requests teaches
 nothing: the rest that follows is enough.
+
+Some sites refuse a share of all requests, however slow they are. So the pace falls only as far as refusals are
+frequent: where every tenth request is refused to a sixth of what it is without them, where every fiftieth is to half.
 """
 
 from __future__ import annotations
@@ -20,13 +23,17 @@ SLOWEST = 60.0  # seconds between two requests: no slower pace is learned
 UNPACED = 0.05  # the interval that is doubled first for a site that had none
 SAME = 1.0  # seconds within which refusals count as one, even without a rest
 SOON = 100  # a refusal within this many requests after the last rest counts as repeated
+SPARSE = 50.0  # one refusal in this many requests halves the pace, at most; so many are assumed at first
+NEWEST = 0.25  # weight of the newest number of requests between two refusals
 
 
 class LearnedPace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a site has taught. `interval` is as of `refused_at`; None: nothing has been concluded yet."""
+    """What a site has taught. `interval` is as of `refused_at`; None: nothing has been concluded yet. `between` is how
+    many requests there are between two refusals, smoothed; 0: unknown."""
 
     interval: float | None = None
     refused_at: float = 0.0
+    between: float = 0.0
 
     def now(self, now: float) -> float | None:
         """The learned seconds between two requests at this time; None if nothing is in force."""
@@ -36,16 +43,20 @@ class LearnedPace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.interval / (1 + max(0.0, quiet - HOLD) / GROWTH)
 
 
-def after_refusal(known: LearnedPace, *, kept: float | None, now: float, rest_until: float) -> LearnedPace:
-    """The learned pace after a refusal. `kept` is the interval that was in force, from all causes, None for none;
+def after_refusal(known: LearnedPace, *, own: float | None, now: float, rest_until: float) -> LearnedPace:
+    """The learned pace after a refusal. `own` is the interval that counts without a learned one, None for none;
     `rest_until` is the end of the rest before this one."""
     if rest_until > now or now - known.refused_at < SAME:
         return known
-    base = kept or UNPACED
-    again = now - max(rest_until, known.refused_at) <= SOON * max(base, UNPACED)
-    if not known.refused_at or not again:
-        return LearnedPace(interval=known.now(now), refused_at=now)
-    return LearnedPace(interval=max(base, min(2 * base, SLOWEST)), refused_at=now)
+    least = max(own or 0.0, UNPACED)
+    base = max(own or UNPACED, known.now(now) or 0.0)
+    requests = (now - max(rest_until, known.refused_at)) / max(base, UNPACED)
+    if not known.refused_at or requests > SOON:
+        return LearnedPace(interval=known.now(now), refused_at=now, between=SPARSE)
+    between = known.between or SPARSE
+    between += NEWEST * (requests - between)
+    most = min(least * (1 + SPARSE / max(between, 1.0)), SLOWEST)
+    return LearnedPace(interval=max(base, min(2 * base, most)), refused_at=now, between=between)
 
 
 def longest(*intervals: float | None) -> float | None:

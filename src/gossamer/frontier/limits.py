@@ -14,19 +14,23 @@ import msgspec
 from ..model.job import JobPoliteness
 from ..units import Rate
 from .politeness import SiteTerms
+from .queue_values import SiteLoad
 
 FASTEST = 1000.0  # pages a second, for a site without any limit
 NEAR = 0.7  # a crawl at this share of what a limit allows is held back by it
 
 
 class SiteCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """What the site itself, its answers and an operator ask for: seconds between two requests. `away`: it cannot be
+    """What the site itself and its answers ask for: seconds between two requests. `away`: it cannot be
     reached, and one request at a time tries it."""
 
     asked: float | None = None  # its crawl-delay
-    ordered: float | None = None
     learned: float | None = None
     away: bool = False
+
+
+def condition_of(load: SiteLoad, now: float) -> SiteCondition:
+    return SiteCondition(asked=load.asked, learned=load.learned.now(now), away=load.away_since is not None)
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -69,7 +73,9 @@ def limits_of(site: str, terms: SiteTerms, job: JobPoliteness, condition: SiteCo
     now, held = condition or SiteCondition(), terms.under(job)
 
     def setting(field: str) -> str:
-        return f'domains."{site}".{field}' if field in terms.named else f"politeness.{field}"
+        if field not in terms.named:
+            return f"politeness.{field}"
+        return f'domains."{site}".{field}' + (", set by hand" if field in terms.by_hand else "")
 
     def source(field: str, own: str) -> str:
         return f"{own}, given for it" if field in job.given else f"{own} of its spider"
@@ -77,7 +83,6 @@ def limits_of(site: str, terms: SiteTerms, job: JobPoliteness, condition: SiteCo
     rates: list[Limit] = []
     for interval, words in (
         (now.asked, "at this site: the crawl-delay of its robots.txt"),
-        (now.ordered, "at this site: the order of an operator"),
         (now.learned, "at this site: learned from its refusals"),
         (_seconds(held.own_interval), f"of this job at a site: {source('rate', 'the rate')}"),
         (

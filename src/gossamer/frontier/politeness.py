@@ -24,7 +24,8 @@ class SiteTerms(msgspec.Struct, frozen=True, kw_only=True):
     """How a site may be visited. `interval` None means no rate limit; `concurrency` None means unlimited.
 
     These bind the requests of all jobs together. `own_interval` and `own_concurrency` bind those of one job, and are
-    set only where they are stricter. `named` are the fields that the site's own table in the settings decides.
+    set only where they are stricter. `named` are the fields that the site's own table in the settings decides; those of
+    them `by_hand` were set by an admin while workers ran, and no job exceeds them. `rests`: no request at all.
     """
 
     interval: timedelta | None = timedelta(milliseconds=500)
@@ -33,12 +34,15 @@ class SiteTerms(msgspec.Struct, frozen=True, kw_only=True):
     own_interval: timedelta | None = None
     own_concurrency: int | None = None
     named: tuple[str, ...] = ()
+    by_hand: tuple[str, ...] = ()
+    rests: bool = False
 
     def under(self, job: JobPoliteness) -> SiteTerms:
         """These terms for the requests of one job.
 
         A slower rate or fewer requests at once bind that job alone. A faster rate, or more at once, counts for the site
-        while this job visits it, unless the site's own table says otherwise or the job may only tighten.
+        while this job visits it, unless the site's own table says otherwise or the job may only tighten. What was set
+        by hand is exceeded by no job.
         """
         return self if job == _NO_WISHES else _under(self, job)
 
@@ -74,19 +78,22 @@ def _under(site: SiteTerms, job: JobPoliteness) -> SiteTerms:
     def wished(field: str) -> bool:
         return getattr(job, field) is not None and (field in job.given or field not in site.named)
 
+    def loosens(field: str) -> bool:
+        return not job.tightens and field not in site.by_hand
+
     changes: dict[str, timedelta | int | None] = {}
     if wished("rate"):
         asked = _interval(job.rate or "")
         if asked is not None and (site.interval is None or asked > site.interval):
             changes["own_interval"] = asked
-        elif not job.tightens:
+        elif loosens("rate"):
             changes["interval"] = asked
-    if wished("burst") and not (job.tightens and (job.burst or 1) > site.burst):
+    if wished("burst") and ((job.burst or 1) <= site.burst or loosens("burst")):
         changes["burst"] = job.burst
     if job.concurrency is not None and wished("concurrency"):
         if site.concurrency is None or job.concurrency < site.concurrency:
             changes["own_concurrency"] = job.concurrency
-        elif not job.tightens:
+        elif loosens("concurrency"):
             changes["concurrency"] = job.concurrency
     return msgspec.structs.replace(site, **changes)
 
@@ -103,6 +110,7 @@ TermsFor = Callable[[str], SiteTerms]
 # A task is leased this long before its turn, and the worker's pacer holds the request until then. Otherwise every
 # request would be late by the time that a lease takes, and high rates would never be reached.
 HEAD_START = timedelta(milliseconds=20)
+REST_LOOK = timedelta(seconds=1)  # how often a site that rests by the settings is looked at again
 
 # Lanes, and jobs (turns.py), share a site that only some of them can have at a time. A lane that was refused and was
 # not served for TURN gets its turn: the others leave the site alone for GIVE_WAY, repeatedly until it is served.

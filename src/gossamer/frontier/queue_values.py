@@ -1,6 +1,8 @@
-"""What people see of the queue: stories of URLs, dead letters, loads of sites, orders, workers. Values without I/O."""
+"""What people see of the queue: stories of URLs, dead letters, loads of sites, workers. Values without I/O."""
 
 from __future__ import annotations
+
+from enum import Enum
 
 import msgspec
 
@@ -85,6 +87,7 @@ class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
     site: str | None = None
     fingerprint: bytes | None = None
     message: str | None = None  # a text in their messages
+    among: frozenset[int] | None = None  # ids of the job
 
 
 MOST_COUNTED = 200  # ready tasks of one site and lane; counting stops there
@@ -98,7 +101,8 @@ class QueueLoad(msgspec.Struct, frozen=True, kw_only=True):
     ready: int  # queued, or waiting and due; at most MOST_COUNTED
     leased: int
     rest_until: float = 0.0
-    asked: float | None = None  # seconds between two requests, by crawl-delay or learned
+    asked: float | None = None  # seconds between two requests, by its crawl-delay
+    learned: float | None = None  # and as learned from its refusals
     away: bool = False
 
 
@@ -113,6 +117,8 @@ class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""  # why tasks of this job that are not due yet wait: the most frequent reason in a sample
     due_at: float | None = None  # when the first of these tasks is due
     taken_by: str | None = None  # another job that has the site, while this one was refused
+    asked: float | None = None  # seconds between two requests, by its crawl-delay
+    learned: LearnedPace = LearnedPace()
 
 
 class LaneLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,18 +147,12 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     learned: LearnedPace = LearnedPace()
 
 
-class SiteOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's order for a site, beyond the settings: at least `interval` seconds between two requests, and no
-    request before `rest_until`."""
+class Fate(Enum):
+    """What one machine knows of a worker's process."""
 
-    site: str
-    at: float  # when it was given
-    by: str = ""  # who gave it
-    interval: float | None = None
-    rest_until: float | None = None
-
-    def holds(self, now: float) -> bool:
-        return self.interval is not None or (self.rest_until or 0.0) > now
+    GONE = "gone"
+    ALIVE = "alive"
+    UNKNOWN = "unknown"  # it is, or was, on another machine
 
 
 class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,5 +177,7 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
     pace: float = 0.0
     busy: float = 0.0
     serves: str = ""  # the routes or kinds that it works on, separated by commas; "": all
+    frozen: str = ""  # workers of its machine that live and send no heartbeat: their names, separated by commas
+    instead_of: str = ""  # the worker whose place it took
     clock_ahead: float = 0.0  # seconds by which its machine's clock is ahead of the state's
     paces: dict[str, JobPace] = {}  # what it did for each of its jobs in the last minute

@@ -16,7 +16,7 @@ from ..errors import (
     FetchFailed,
     GossamerError,
     RateLimited,
-    RefusedByExits,
+    RefusedByProxies,
     RobotsUnreachable,
     ServerFailed,
     TimedOut,
@@ -116,6 +116,6 @@ def is_unreachable(failure: FetchFailed, *, was_away: bool) -> bool:
 def reason_of(failure: GossamerError) -> str:
     """The reason of a page that is given up after this failure."""
     status = getattr(failure, "status", None)
-    if isinstance(failure, ClientError | ServerFailed | RateLimited | RefusedByExits) and status is not None:
+    if isinstance(failure, ClientError | ServerFailed | RateLimited | RefusedByProxies) and status is not None:
         return f"http-{status}"
     return failure.reason

@@ -1,9 +1,9 @@
 """The rows of a state in a form independent of the backend: a move copies them, a backup file holds them
 (model/stream.py).
 
-Dumped in the order job, rows of the shelf, schedule, seeds, site, order, robots, route, purse, budget, shape, URL.
+Dumped in the order job, rows of the shelf, schedule, seeds, site, order, robots, route, spending, budget, shape, URL.
 Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued: in
-the copy it has no worker. The leading scheduler and the health of proxy exits are left out: both
+the copy it has no worker. The leading scheduler and the health of proxies are left out: both
 are learned again within minutes. So are kinds of the shelf that SHELF_LEFT names.
 """
 
@@ -17,14 +17,20 @@ import msgspec
 
 from ..access.contract import ApiKey, Callback, CallbackSecret
 from ..model.alert import Notice, Silence, Standing
+from ..model.erasure import ENDED_ORDER, OPEN_ORDER, ORDER_PART, ForgetOrder, ForgetPart
+from ..model.healing import LAYOUT, RULES, HealedRules, LayoutChange
+from ..model.incident import CLOSING, ENDED_INCIDENT, INCIDENT, Closing, Incident
 from ..model.job import JobTerms
 from ..model.note import NOTE, Note
+from ..model.output import DEAD_ROW, ERASURE, OUTPUT, DeadRow, Erasure, OutputProgress
+from ..model.override import OVERRIDE, Override
+from ..model.run import SITE_RUNS, SPIDER_RUNS, RunLines
 from ..model.schedule import ScheduleProgress
 from ..model.session import SESSION, KeptSession, without_lock
 from ..model.shelf import ABSENT, Put, Shelf
 from ..model.stream import RowStream
 from ..model.task import UrlState
-from .contract import SeedFindings, SiteOrder
+from .contract import SeedFindings
 
 STATES = tuple(state.value for state in UrlState)
 COUNTERS = ("discovered", "duplicates", "retries", "redirected")  # of a job, besides its URLs by state
@@ -42,10 +48,35 @@ SHELF: dict[str, tuple[Any, str]] = {  # Any: a type
     "silence": (Silence, "silences"),
     SESSION: (KeptSession, "sessions"),
     NOTE: (Note, "notes"),
+    OVERRIDE: (Override, "overrides"),
+    OUTPUT: (OutputProgress, "outputs"),
+    DEAD_ROW: (DeadRow, "rows that outputs refused"),
+    ERASURE: (Erasure, "records to erase"),
+    OPEN_ORDER: (ForgetOrder, "orders to erase"),
+    ENDED_ORDER: (ForgetOrder, "orders to erase"),
+    ORDER_PART: (ForgetPart, "records to erase"),
+    INCIDENT: (Incident, "incidents of the project"),
+    ENDED_INCIDENT: (Incident, "incidents of the project"),
+    CLOSING: (Closing, "incidents to be closed"),
+    SPIDER_RUNS: (RunLines, "rows of the boards"),
+    SITE_RUNS: (RunLines, "rows of the boards"),
+    RULES: (HealedRules, "healed rules"),
+    LAYOUT: (LayoutChange, "changed layouts"),
 }
 CALLBACK_KINDS = ("callback", "callback-ended")
 # Those that stay: each is about what this state's own processes have done, or is learned again.
-SHELF_LEFT = ("answer", "audit", "alert-change", "alert-memory", "spool")
+SHELF_LEFT = (
+    "answer",
+    "audit",
+    "alert-change",
+    "alert-memory",
+    "spool",
+    "learner",
+    "woken",
+    "run-log",
+    "disk",
+    "upkeep",
+)
 
 
 class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +152,7 @@ async def count_shelf(shelf: Shelf) -> dict[str, int]:
 class DumpedSchedule(msgspec.Struct, frozen=True):
     """A schedule and its progress. Its times are calendar times and do not depend on the clock of a server."""
 
-    standing: ScheduleProgress
+    progress: ScheduleProgress
 
 
 class DumpedSeeds(msgspec.Struct, frozen=True):
@@ -132,21 +163,16 @@ class DumpedSeeds(msgspec.Struct, frozen=True):
 
 
 class DumpedSite(msgspec.Struct, frozen=True, kw_only=True):
-    """A site's politeness. `in_hand` of its tasks were leased, so requests may have been sent up to now."""
+    """A site's politeness. `in_progress` of its tasks were leased, so requests may have been sent up to now."""
 
     name: str
     next_at: float
     rest_until: float
     asked_interval: float | None
-    in_hand: int = 0
+    in_progress: int = 0
     learned_interval: float | None = None  # see learned_pace.py
     refused_at: float = 0.0
-
-
-class DumpedOrder(msgspec.Struct, frozen=True):
-    """An operator's order for a site."""
-
-    order: SiteOrder
+    between_refusals: float = 0.0
 
 
 class DumpedRobots(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,7 +258,6 @@ StateRow = (
     | DumpedSchedule
     | DumpedSeeds
     | DumpedSite
-    | DumpedOrder
     | DumpedRobots
     | DumpedRoute
     | DumpedSpending
@@ -286,7 +311,7 @@ class StateCounts:
 
 _COUNTED: dict[type, str] = {
     DumpedSite: "sites", DumpedShape: "path shapes", DumpedRoute: "learned routes", DumpedSpending: "budgets",
-    DumpedSchedule: "schedules", DumpedOrder: "site orders",
+    DumpedSchedule: "schedules",
 }  # fmt: skip
 
 

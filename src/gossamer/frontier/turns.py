@@ -35,7 +35,7 @@ class Want(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
-class Claim(msgspec.Struct, frozen=True):
+class TurnClaim(msgspec.Struct, frozen=True):
     """The job that comes back to a site, shortly before `until` at the latest. `run` counts the requests of its
     priority since a job of lower priority was served."""
 
@@ -54,7 +54,7 @@ class Claim(msgspec.Struct, frozen=True):
         return self.run >= ONE_IN - 1
 
 
-def is_left_to(claim: Claim | None, *, job: int, priority: int, now: float) -> bool:
+def is_left_to(claim: TurnClaim | None, *, job: int, priority: int, now: float) -> bool:
     """Whether a job that could be served leaves the site to the one with the claim."""
     if claim is None or claim.job == job or claim.priority <= priority:
         return False
@@ -62,18 +62,18 @@ def is_left_to(claim: Claim | None, *, job: int, priority: int, now: float) -> b
 
 
 def after_asking(
-    claim: Claim | None, *, job: int, priority: int, back_at: float | None, served: int, now: float
-) -> Claim | None:
+    claim: TurnClaim | None, *, job: int, priority: int, back_at: float | None, served: int, now: float
+) -> TurnClaim | None:
     """The claim after a job asked for the site and got `served` requests. It can be served again at `back_at`; None: it
     has no more to do there, or the site has room for others too."""
     if claim is not None and claim.until <= now and claim.job != job:
         claim = None
     if claim is not None and claim.priority > priority:
-        return Claim(claim.job, claim.priority, claim.until) if served else claim
+        return TurnClaim(claim.job, claim.priority, claim.until) if served else claim
     if back_at is None:
         return None if claim is None or claim.job == job else claim
     run = claim.run if claim is not None and claim.priority == priority else 0
-    return Claim(job, priority, back_at + CLAIM.total_seconds(), run + served)
+    return TurnClaim(job, priority, back_at + CLAIM.total_seconds(), run + served)
 
 
 def after_refusal(
@@ -93,7 +93,7 @@ def after_refusal(
 
 
 def makes_way(
-    want: Want | None, claim: Claim | None, *, job: int, priority: int, is_free: bool, now: float
+    want: Want | None, claim: TurnClaim | None, *, job: int, priority: int, is_free: bool, now: float
 ) -> tuple[bool, Want | None]:
     """Whether a job that could be served must leave the site alone, and the updated note. `is_free`: the job that wants
     the site would not be refused now."""

@@ -10,6 +10,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from .incident import Subject
+
 MOST_SUBJECTS = 200  # per alert, that have a standing; further ones wait for their turn
 MOST_NAMED = 20  # subjects in one message; the others are counted
 CHANGES_KEPT = 10_000  # lines of the history; older ones are deleted when one is added
@@ -46,23 +48,57 @@ class AlertState(StrEnum):
     INACTIVE = "inactive"  # nothing is wrong; there is no standing
     PENDING = "pending"
     FIRING = "firing"
-    RESOLVED = "resolved"
+    NO_DATA = "no data"  # it has fired, and since then there is nothing to measure: it holds
+    RESOLVED = "resolved"  # by evidence
+    CLOSED = "closed"  # by a person
+
+    @property
+    def holds(self) -> bool:
+        """It has fired and is not over."""
+        return self in (AlertState.FIRING, AlertState.NO_DATA)
+
+    @property
+    def over(self) -> bool:
+        return self in (AlertState.RESOLVED, AlertState.CLOSED)
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What a rule found about one subject: the number it checks, and a sentence."""
+    """What a rule found wrong about one subject: the number it checks, and a sentence.
+
+    `limit`: the number must come back to the other side of it before the alert can be over, whatever the rule compares
+    it with by then. `mark` names the one event that it is about, such as a job: an alert that a person closed does not
+    fire for the same event again. `cause`: what it is really about, if that is not its subject.
+    """
 
     value: float
     words: str
+    limit: float | None = None
+    mark: str = ""
+    cause: Subject | None = None
 
 
-Findings = Mapping[str, Finding]  # by subject
+class Good(msgspec.Struct, frozen=True):
+    """It was measured, and nothing is wrong. `value`: the number that was checked, where a `limit` may need it."""
+
+    value: float | None = None
+
+
+class NoData(msgspec.Struct, frozen=True):
+    """Nothing could be measured: there was nothing. `unknown`: what there is could not be read."""
+
+    unknown: bool = False
+
+
+GOOD, NO_DATA = Good(), NoData()
+Reading = Finding | Good | NoData
+Findings = Mapping[str, Reading]  # by subject; alert_table.py says what it means if a subject is not in it
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The state of an alert for one subject: a site, a job, a pool; "" for the project as a whole.
 
     `untold`: no message has reported this state yet. `told_at` is when a message last reported that it fires.
+    `incident` is the one that it belongs to since it fired; `limit` and `mark` are those of the finding.
     """
 
     alert: str
@@ -73,9 +109,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     words: str = ""
     value: float = 0.0
     severity: Severity = Severity.WARNING
-    clear_since: float | None = None  # it fires, but its cause has been gone since then
+    clear_since: float | None = None  # it fires, but its cause has been gone since then; closed: its cause went away
+    no_data_since: float | None = None
     told_at: float | None = None
     untold: bool = False
+    limit: float | None = None
+    mark: str = ""
+    closed_by: str = ""  # who closed it
+    incident: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -120,6 +161,7 @@ class NoticeSubject(msgspec.Struct, frozen=True, kw_only=True):
     words: str
     value: float
     since: float
+    incident: str = ""  # its id
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,17 +1,20 @@
 """The rules of alerts: each judges a few numbers of a `Situation`. Pure. alert_table.py declares the alerts.
 
-A part of the situation that is None is unknown: its alerts stay as they are, and after a while `figures` reports that,
-because missing data is not a good sign.
+A part of the situation that is None is unknown: its alerts hold, and after a while `figures` reports that, because
+missing data is not a good sign. A rule says of a subject what is wrong, that it is GOOD, or that there is NO_DATA. What
+it means that a subject is missing from its answer depends on the sort of the alert (alert_table.py).
 """
 
 from __future__ import annotations
 
 from ..units import many, size, span
-from .alert import AlertTerms, Finding, Findings, Sample
-from .situation import ALL_SITES, Situation
+from .alert import GOOD, NO_DATA, AlertTerms, Finding, Findings, Good, Reading, Sample
+from .incident import Subject, SubjectKind
+from .situation import ALL_SITES, Situation, Traffic
 
 COVERED = 0.9  # share of its window that samples must span before a slope is meaningful
 LEAST_SHARE = 0.1  # of failures; a smaller share is no spike, however rare failures were before
+EVIDENCE = 0.1  # of the `minimum` of an alert: so much shows that it is good again
 
 
 # -- the queue -----------------------------------------------------------------------------------------------------
@@ -47,12 +50,17 @@ def stalled(situation: Situation, terms: AlertTerms) -> Findings | None:
     """Pages of a job may be fetched, but it has made no progress for the window."""
     if situation.jobs is None:
         return None
-    why = " No worker is alive: start one (gossamer worker)." if situation.living == 0 else ""
-    return {
-        one.job: Finding(one.idle, f"No progress for {span(one.idle)}, and {one.ready:,} pages are ready.{why}")
-        for one in situation.jobs
-        if one.ready > terms.minimum and one.idle >= terms.window.total_seconds()
-    }
+    why, cause = "", None
+    if situation.living == 0:
+        why, cause = " No worker is alive: start one (gossamer worker).", Subject(SubjectKind.WORKERS)
+    found: dict[str, Reading] = {}
+    for one in situation.jobs:
+        if one.paused:
+            found[one.job] = NO_DATA
+        elif one.ready > terms.minimum and one.idle >= terms.window.total_seconds():
+            words = f"No progress for {span(one.idle)}, and {many(one.ready, 'page')} may be fetched.{why}"
+            found[one.job] = Finding(one.idle, words, mark=one.job, cause=cause)
+    return found
 
 
 def workers(situation: Situation, terms: AlertTerms) -> Findings | None:
@@ -77,84 +85,149 @@ def workers(situation: Situation, terms: AlertTerms) -> Findings | None:
 
 
 def success(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """Of at least `minimum` requests in the window, less than the share `threshold` succeeded."""
+    """Of at least `minimum` requests in the window, less than the share `threshold` succeeded. All sites together are
+    judged without those that are found wrong by themselves: one bad site is one problem."""
     if situation.traffic is None:
         return None
-    return {
-        site: Finding(
-            round(1 - one.failed, 4),
-            f"{1 - one.failed:.0%} of {many(one.total, 'request')} of the last {_window(terms)} succeeded.",
-        )
-        for site, one in situation.traffic.items()
-        if one.total >= max(1, terms.minimum) and 1 - one.failed < terms.threshold
-    }
-
-
-def errors(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """A site fails `threshold` times as often as on the day before, with at least `minimum` failures."""
-    if situation.errors is None:
-        return None
-    found = {}
-    for site, (now, past) in situation.errors.items():
-        if past.total < max(1, terms.minimum):
-            continue  # without a past there is nothing to compare with; `success` covers it
-        if now.bad >= max(1, terms.minimum) and now.failed >= max(LEAST_SHARE, past.failed * terms.threshold):
-            before = f"over the day before it was {past.failed:.1%}"
-            words = f"{now.failed:.0%} of {many(now.total, 'request')} failed in the last {_window(terms)}; {before}."
-            found[site] = Finding(round(now.failed, 4), words)
+    found: dict[str, Reading] = {}
+    rest = situation.traffic.get(ALL_SITES, Traffic())
+    for site, one in situation.traffic.items():
+        if site == ALL_SITES:
+            continue
+        reading = _success(one, terms)
+        if reading is not None:
+            found[site] = reading
+        if isinstance(reading, Finding):
+            rest = Traffic(rest.good - one.good, rest.bad - one.bad)
+    together = _success(rest, terms)
+    if together is not None:
+        found[ALL_SITES] = together
     return found
 
 
+def _success(one: Traffic, terms: AlertTerms) -> Reading | None:
+    """None: too little to tell."""
+    share = 1 - one.failed
+    if one.total >= max(1, terms.minimum) and share < terms.threshold:
+        return Finding(
+            round(share, 4), f"{share:.0%} of {many(one.total, 'request')} of the last {_window(terms)} succeeded."
+        )
+    return GOOD if share >= terms.threshold and one.total >= _evidence(terms) else None
+
+
+def errors(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """A site fails `threshold` times as often as on the day before, with at least `minimum` failures. It is good again
+    when it fails as little as the day before it fired would allow."""
+    if situation.errors is None:
+        return None
+    found: dict[str, Reading] = {}
+    for site, (now, past) in situation.errors.items():
+        if past.total < max(1, terms.minimum):
+            continue  # without a past there is nothing to compare with; `success` covers it
+        limit = max(LEAST_SHARE, past.failed * terms.threshold)
+        if now.bad >= max(1, terms.minimum) and now.failed >= limit:
+            before = f"over the day before it was {past.failed:.1%}"
+            words = f"{now.failed:.0%} of {many(now.total, 'request')} failed in the last {_window(terms)}; {before}."
+            found[site] = Finding(round(now.failed, 4), words, limit=limit)
+        elif now.failed < limit and now.total >= _evidence(terms):
+            found[site] = Good(now.failed)
+    return found
+
+
+def jobs(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """The last run of a name came to nothing, and ended within the window. A run under way says nothing yet."""
+    if situation.runs is None:
+        return None
+    return {
+        one.name: NO_DATA
+        if one.again
+        else Finding(1.0, f"{one.job} {one.words}", mark=one.job, cause=one.cause)
+        if one.failed
+        else GOOD
+        for one in situation.runs
+    }
+
+
 def dead_letters(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """`threshold` or more pages were given up in the window."""
+    """`threshold` or more pages of a site were given up in the window. It is good again when so many were mended that
+    fewer are left, or when the site's requests succeed again."""
     if situation.dead is None:
         return None
-    if situation.dead < max(1, terms.threshold):
-        return {}
-    words = f"{many(situation.dead, 'page')} were given up in the last {_window(terms)}: gossamer dead list."
-    if situation.failing:
-        words = f"{words} {situation.failing}"
-    return {ALL_SITES: Finding(situation.dead, words)}
+    least, found = max(1, terms.threshold), dict[str, Reading]()
+    flooded = {one.site: one.recent for one in situation.dead if one.site != ALL_SITES and one.recent >= least}
+    for one in situation.dead:
+        here = one.site or "all sites together"
+        recent = one.recent - sum(flooded.values()) if one.site == ALL_SITES else one.recent
+        if recent >= least:
+            words = f"{many(recent, 'page')} were given up at {here} in the last {_window(terms)}. {one.words}"
+            found[one.site] = Finding(recent, words.strip(), cause=one.cause)
+        elif one.unmended >= least and not _is_well(situation, one.site):
+            found[one.site] = NO_DATA
+    return found
+
+
+def _is_well(situation: Situation, site: str) -> bool:
+    """Do nearly all requests of the last minutes succeed?"""
+    one = (situation.traffic or {}).get(site, Traffic())
+    return one.good > 0 and one.failed <= LEAST_SHARE
 
 
 def figures(situation: Situation, terms: AlertTerms) -> Findings | None:
     """Pages are in flight, but no figure came for `threshold` seconds; or a part of the situation cannot be read."""
-    found = {part: Finding(0.0, f"It cannot be read: {why}") for part, why in situation.unread.items()}
+    found: dict[str, Reading] = {
+        part: Finding(0.0, f"It cannot be read: {why}") for part, why in situation.unread.items()
+    }
     if situation.figures_age is not None and situation.figures_age >= terms.threshold:
         words = f"Pages are in flight, but no result was stored for {span(situation.figures_age)}."
         found[ALL_SITES] = Finding(round(situation.figures_age), words)
+    elif not situation.figures_fresh:
+        found[ALL_SITES] = NO_DATA
     return found
 
 
+def layout(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """A recipe met a new layout, and that is not over."""
+    if situation.layouts is None:
+        return None
+    return {one.spider: Finding(float(one.lost), one.words) for one in situation.layouts}
+
+
 def quality(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """Of at least `minimum` items, a smaller share is faultless today than in the window before, by `threshold`."""
+    """Of at least `minimum` items, a smaller share is faultless today than in the window before, by `threshold`. It is
+    good again when the share is what the window before it fired would allow."""
     if situation.quality is None:
         return None
-    return {
-        one.spider: Finding(
-            one.score,
-            f"{one.score:.0%} of {many(one.items, 'item')} are faultless today; before it was {one.usual:.0%}.",
-        )
-        for one in situation.quality
-        if min(one.items, one.usual_items) >= max(1, terms.minimum) and one.usual - one.score >= terms.threshold
-    }
+    found: dict[str, Reading] = {}
+    for one in situation.quality:
+        limit = one.usual - terms.threshold
+        if min(one.items, one.usual_items) >= max(1, terms.minimum) and one.score <= limit:
+            now = f"{one.score:.0%} of {many(one.items, 'item')} are faultless today"
+            found[one.spider] = Finding(one.score, f"{now}; before it was {one.usual:.0%}.", limit=limit)
+        elif one.score > limit and one.items >= _evidence(terms):
+            found[one.spider] = Good(one.score)
+    return found
 
 
 # -- what a crawl needs --------------------------------------------------------------------------------------------
 
 
 def proxies(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """All exits of a pool rest, the share `threshold` of them rests or fails, or its exits cannot be read."""
+    """All proxies of a pool rest, the share `threshold` of them rests or fails, or its proxies cannot be read. It is
+    good again when one of them works."""
     if situation.pools is None:
         return None
-    found = {}
+    found: dict[str, Reading] = {}
     for one in situation.pools:
         out = one.resting + one.failing
         if one.trouble:
             found[one.pool] = Finding(1.0, one.trouble)
         elif one.listed >= max(1, terms.minimum) and out / one.listed >= terms.threshold:
-            what = "All exits rest" if one.resting >= one.listed else f"{one.resting} exits rest, {one.failing} fail"
+            what = (
+                "All proxies rest" if one.resting >= one.listed else f"{one.resting} proxies rest, {one.failing} fail"
+            )
             found[one.pool] = Finding(round(out / one.listed, 4), f"{what}, of {one.listed}: gossamer proxies.")
+        else:
+            found[one.pool] = GOOD if one.working else NO_DATA
     return found
 
 
@@ -164,15 +237,40 @@ def budget(situation: Situation, terms: AlertTerms) -> Findings | None:
         return None
     return {
         one.budget: Finding(
-            round(one.left / one.limit, 4), f"{one.left:,.6g} of {one.limit:,.6g} credits are left for {one.meaning}."
+            round(one.left / one.limit, 4),
+            f"{one.left:,.6g} of {one.limit:,.6g} credits are left for {one.meaning}.",
+            cause=_budget_subject(one.budget),
         )
         for one in situation.budgets
         if one.limit > 0 and one.left / one.limit <= terms.threshold
     }
 
 
+def disk(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """The share `threshold` of a disk is free, or less; or it is full within `window`, as fast as its stores grow."""
+    if situation.disks is None:
+        return None
+    soon = terms.window.total_seconds()
+    return {
+        one.store: Finding(round(one.free, 4), one.words)
+        for one in situation.disks
+        if one.free <= terms.threshold or (one.full_in is not None and one.full_in <= soon)
+    }
+
+
+def _budget_subject(budget: str) -> Subject:
+    """What the budget belongs to: a job, a site, or any day."""
+    kind, _, rest = budget.partition("/")
+    match kind:
+        case "job":
+            return Subject(SubjectKind.JOB, rest)
+        case "domain":
+            return Subject(SubjectKind.SITE, rest.partition("/")[2])
+    return Subject(SubjectKind.BUDGET, kind)
+
+
 def schedules(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """A run is late by `threshold` seconds, could not begin, or yielded nothing."""
+    """A run is late by `threshold` seconds, or could not begin."""
     if situation.schedules is None:
         return None
     found = {}
@@ -181,19 +279,21 @@ def schedules(situation: Situation, terms: AlertTerms) -> Findings | None:
             found[one.schedule] = Finding(one.late, f"Its run could not begin: {one.trouble}")
         elif one.late >= terms.threshold > 0:
             found[one.schedule] = Finding(round(one.late), f"Its run is late by {span(one.late)}.")
-        elif one.outcome:
-            found[one.schedule] = Finding(0.0, f"Its last run, {one.last_job}, yielded nothing. {one.outcome}")
     return found
 
 
 def callbacks(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """`minimum` or more callbacks were given up in the window."""
-    if situation.callbacks is None:
+    """`minimum` or more callbacks to one host were given up in the window; it is good again when one is delivered."""
+    if situation.receivers is None:
         return None
-    if situation.callbacks < max(1, terms.minimum):
-        return {}
-    words = f"{many(situation.callbacks, 'callback')} given up in the last {_window(terms)}: gossamer callbacks list."
-    return {ALL_SITES: Finding(situation.callbacks, words)}
+    found: dict[str, Reading] = {}
+    for one in situation.receivers:
+        if one.delivered:
+            found[one.host] = GOOD
+        elif one.failed >= max(1, terms.minimum):
+            words = f"{many(one.failed, 'callback')} given up in the last {_window(terms)}: gossamer callbacks list."
+            found[one.host] = Finding(one.failed, words)
+    return found
 
 
 def logins(situation: Situation, terms: AlertTerms) -> Findings | None:
@@ -207,8 +307,29 @@ def logins(situation: Situation, terms: AlertTerms) -> Findings | None:
     }
 
 
+def outputs(situation: Situation, terms: AlertTerms) -> Findings | None:
+    """An output has stopped, has not written what has changed for the window, or refuses `threshold` rows."""
+    if situation.outputs is None:
+        return None
+    found: dict[str, Reading] = {}
+    for one in situation.outputs:
+        left = f"{many(one.lag, 'record')} not written"
+        if one.stopped:
+            found[one.output] = Finding(one.lag, f"It has stopped, with {left}: {one.why}")
+        elif one.paused:
+            found[one.output] = NO_DATA
+        elif one.lag and one.idle >= terms.window.total_seconds():
+            why = one.why or "No process runs it, or it is too slow."
+            found[one.output] = Finding(one.lag, f"Nothing was written for {span(one.idle)}, and {left}. {why}")
+        elif one.dead >= max(1, terms.threshold):
+            found[one.output] = Finding(one.dead, f"Its target refused {many(one.dead, 'row')}.")
+    return found
+
+
 def stores(situation: Situation, terms: AlertTerms) -> Findings | None:
-    return {role: Finding(1.0, trouble) for role, trouble in situation.stores.items()}
+    """A store does not answer, or has no room. Only a worker that is alive can tell that an archive has room again."""
+    found: dict[str, Reading] = {role: Finding(1.0, trouble) for role, trouble in situation.stores.items()}
+    return found if situation.living else {"archive": NO_DATA, **found}
 
 
 def spool(situation: Situation, terms: AlertTerms) -> Findings | None:
@@ -221,9 +342,14 @@ def spool(situation: Situation, terms: AlertTerms) -> Findings | None:
         share = round(one.bytes / one.limit, 4) if one.limit else 0.0
         if one.full or share >= terms.threshold > 0:
             found[one.host] = Finding(share, f"{held}, which is nearly full: when it is, nothing is fetched there.")
-        elif one.results and not one.in_hand:
+        elif one.results and not one.alive:
             found[one.host] = Finding(share, f"{held}, and no worker runs there: gossamer spool drain.")
     return found
+
+
+def _evidence(terms: AlertTerms) -> float:
+    """So many requests or items show that it is good again."""
+    return max(1, EVIDENCE * terms.minimum)
 
 
 def _window(terms: AlertTerms) -> str:

@@ -2,6 +2,10 @@
 
 Settings, messages, metrics and deploy/prometheus/rules.yaml derive from `ALERTS`; the manual is compared with it. A new
 alert is a row here, its rule in alert_rules.py, and what that reads in project/alerts/readings.py.
+
+There are two sorts. What stands somewhere and can be read at any time, such as a budget or a queue, is good if its rule
+finds nothing. What shows only while work is done, such as the share of requests that succeed, is `sampled`: if its rule
+says nothing about a subject, there was nothing to measure, and an alert that fires holds.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import msgspec
 
 from . import alert_rules
 from .alert import AlertTerms, Findings, Severity
+from .incident import SubjectKind
 from .situation import Situation
 
 Rule = Callable[[Situation, AlertTerms], Findings | None]
@@ -37,7 +42,8 @@ class MetricRule(msgspec.Struct, frozen=True):
 
 class Alert(msgspec.Struct, frozen=True):
     """An alert: one sentence that says what is wrong, one that says what to do first, its usual terms, its rule, the
-    stores without which it is unknown, and its rules for Prometheus where a metric tells it."""
+    stores without which it is unknown, what its subjects are (the subject "" is always the project), whether it is
+    `sampled`, and its rules for Prometheus where a metric tells it."""
 
     name: str
     meaning: str
@@ -45,6 +51,8 @@ class Alert(msgspec.Struct, frozen=True):
     terms: AlertTerms
     rule: Rule
     needs: tuple[str, ...] = ("state",)
+    about: SubjectKind = SubjectKind.PROJECT
+    sampled: bool = False
     metrics: tuple[MetricRule, ...] = ()
 
 
@@ -80,6 +88,8 @@ _DECLARED = (
         "gossamer dead list has the reasons, gossamer why URL one page's story. A site that blocks needs a route.",
         AlertTerms(threshold=0.8, window=15 * _MINUTE, minimum=50),
         alert_rules.success,
+        about=SubjectKind.SITE,
+        sampled=True,
         needs=_RESULTS,
         metrics=(
             MetricRule(
@@ -100,6 +110,8 @@ _DECLARED = (
         "Open the site in a browser: is it down, was it changed, does it block? Then as for success.",
         AlertTerms(threshold=3.0, window=15 * _MINUTE, minimum=20),
         alert_rules.errors,
+        about=SubjectKind.SITE,
+        sampled=True,
         needs=_RESULTS,
     ),
     Alert(
@@ -108,6 +120,7 @@ _DECLARED = (
         "gossamer workers: is one alive, and does it serve the routes of the job? Then look at its log.",
         AlertTerms(window=10 * _MINUTE, wait=_MINUTE, severity=_CRITICAL),
         alert_rules.stalled,
+        about=SubjectKind.JOB,
         needs=_FETCHING,
         metrics=(
             MetricRule(
@@ -119,11 +132,22 @@ _DECLARED = (
         ),
     ),
     Alert(
+        "jobs",
+        "The last run of a job failed, gave no records, or was held back.",
+        "gossamer status JOB says why, gossamer dead list --job JOB groups its failures; mend the cause, run it again.",
+        AlertTerms(window=24 * _HOUR, wait=_NOW),
+        alert_rules.jobs,
+        needs=_RESULTS,
+        about=SubjectKind.SPIDER,
+        sampled=True,
+    ),
+    Alert(
         "dead-letters",
-        "Many pages were given up in a short time.",
-        "gossamer dead list groups them by reason; fix the cause, then gossamer dead replay.",
+        "Many pages of a site were given up in a short time.",
+        "gossamer dead list groups them by message; fix the cause, then gossamer dead replay.",
         AlertTerms(threshold=100, window=_HOUR, wait=_NOW),
         alert_rules.dead_letters,
+        about=SubjectKind.SITE,
         needs=_RESULTS,
         metrics=(
             MetricRule(
@@ -139,6 +163,7 @@ _DECLARED = (
         "Look at the machine: memory, disk, network. Their pages go back to the queue by themselves; start them again.",
         AlertTerms(threshold=1, wait=_MINUTE, severity=_CRITICAL),
         alert_rules.workers,
+        about=SubjectKind.WORKERS,
         metrics=(
             MetricRule(
                 "GossamerWorkersMissing",
@@ -149,10 +174,11 @@ _DECLARED = (
     ),
     Alert(
         "proxies",
-        "Exits of a proxy pool rest or fail, or its list cannot be read.",
-        "gossamer proxies says why; gossamer proxies test tries each; ask the provider, or add exits.",
+        "Proxies of a pool rest or fail, or its list cannot be read.",
+        "gossamer proxies says why; gossamer proxies test tries each; ask the provider, or add proxies.",
         AlertTerms(threshold=0.5, minimum=1),
         alert_rules.proxies,
+        about=SubjectKind.POOL,
     ),
     Alert(
         "quality",
@@ -160,6 +186,8 @@ _DECLARED = (
         "gossamer quality names the fields; fix the spider, then gossamer reparse parses the stored pages again.",
         AlertTerms(threshold=0.1, window=7 * 24 * _HOUR, minimum=50),
         alert_rules.quality,
+        about=SubjectKind.SPIDER,
+        sampled=True,
         needs=_RESULTS,
         metrics=(
             MetricRule(
@@ -171,11 +199,29 @@ _DECLARED = (
         ),
     ),
     Alert(
+        "layout",
+        "A site has a new layout: rules of a recipe find nothing any more.",
+        "gossamer heal SPIDER shows the evidence, --apply takes the new rules into use, --undo leaves them again.",
+        AlertTerms(wait=_NOW),
+        alert_rules.layout,
+        about=SubjectKind.SPIDER,
+        needs=_RESULTS,
+    ),
+    Alert(
+        "disk",
+        "A disk fills up.",
+        "gossamer disk shows what grows; gossamer prune frees space, [retention] does so regularly.",
+        AlertTerms(threshold=0.1, window=timedelta(days=3), wait=_NOW),
+        alert_rules.disk,
+        about=SubjectKind.STORE,
+    ),
+    Alert(
         "budget",
         "Little is left of a budget.",
         "gossamer routes shows what was spent; raise the budget, or let the pages wait until tomorrow.",
         AlertTerms(threshold=0.1, wait=_NOW),
         alert_rules.budget,
+        about=SubjectKind.BUDGET,
         metrics=(
             MetricRule(
                 "GossamerBudgetNearEnd",
@@ -186,10 +232,11 @@ _DECLARED = (
     ),
     Alert(
         "schedules",
-        "A run is late, could not start, or gave no records.",
+        "A run is late, or could not start.",
         "gossamer schedule show NAME shows the reason. A run that is late needs a scheduler: gossamer workers.",
         AlertTerms(threshold=300, wait=_MINUTE),
         alert_rules.schedules,
+        about=SubjectKind.SCHEDULE,
         metrics=(
             MetricRule(
                 "GossamerScheduleLate",
@@ -204,6 +251,8 @@ _DECLARED = (
         "gossamer callbacks list --state failed; fix the receiver, then gossamer callbacks replay ID.",
         AlertTerms(window=_HOUR, minimum=1, wait=_NOW),
         alert_rules.callbacks,
+        about=SubjectKind.RECEIVER,
+        sampled=True,
     ),
     Alert(
         "logins",
@@ -211,6 +260,25 @@ _DECLARED = (
         "gossamer sessions shows the error; fix login() or the password, then gossamer sessions login SPIDER.",
         AlertTerms(minimum=1, wait=_NOW),
         alert_rules.logins,
+        about=SubjectKind.SESSION,
+    ),
+    Alert(
+        "outputs",
+        "An output has stopped, does not write what has changed, or its target refuses rows.",
+        "gossamer output show NAME says why; gossamer output check NAME tries the target, gossamer output resume NAME.",
+        AlertTerms(threshold=100, window=15 * _MINUTE, wait=_MINUTE),
+        alert_rules.outputs,
+        about=SubjectKind.OUTPUT,
+        needs=_RESULTS,
+        metrics=(
+            MetricRule(
+                "GossamerOutputLags",
+                "max by (output) (gossamer_output_lag_changes) and "  # what the summary says
+                "max by (output) (min_over_time(gossamer_output_lag_changes[$window])) > 0 and "
+                "max by (output) (deriv(gossamer_output_lag_changes[$window])) >= 0",
+                "The output {{ $labels.output }} does not catch up: {{ $value | humanize }} changes are not written.",
+            ),
+        ),
     ),
     Alert(
         "stores",
@@ -218,6 +286,7 @@ _DECLARED = (
         "gossamer doctor; start the server or make room. Results wait on the disks of workers meanwhile.",
         AlertTerms(wait=_MINUTE, severity=_CRITICAL),
         alert_rules.stores,
+        about=SubjectKind.STORE,
         needs=(),
         metrics=(
             MetricRule(
@@ -233,6 +302,7 @@ _DECLARED = (
         "gossamer spool lists them; start a worker on that machine, or run gossamer spool drain there.",
         AlertTerms(threshold=0.8, wait=10 * _MINUTE),
         alert_rules.spool,
+        about=SubjectKind.MACHINE,
     ),
     Alert(
         "figures",

@@ -62,11 +62,12 @@ AFTER_ONLY = frozenset({"NT", "din", "din.", "nis", "LE", "DA", "DT", "MT", "Ar"
 # Signs that several currencies share: for these the caller's currency takes precedence over the one in SIGNS.
 _DOLLARS = (
     "USD AUD CAD NZD HKD SGD TWD MXN ARS CLP COP UYU DOP BBD BMD BND BSD BZD FJD GYD JMD KYD LRD NAD SBD SRD TTD XCD"
+    " BRL CVE MOP NIO"
 )
 _CROWNS = "SEK NOK DKK ISK CZK"
 SHARED = {
     "$": _DOLLARS, "＄": _DOLLARS, "¥": "JPY CNY", "￥": "JPY CNY", "元": "CNY TWD HKD",
-    "£": "GBP EGP LBP SYP GIP FKP SHP",
+    "£": "GBP EGP LBP SYP GIP FKP SHP SDG SSP",
     "kr": _CROWNS, "kr.": _CROWNS, "Kr": _CROWNS, "Kr.": _CROWNS, "KR": _CROWNS,
     "Rs": "INR PKR LKR NPR MUR SCR", "Rs.": "INR PKR LKR NPR MUR SCR", "₨": "PKR INR LKR NPR MUR SCR",
     "R": "ZAR", "din": "RSD", "din.": "RSD", "lei": "RON MDL", "Lei": "RON MDL", "LEI": "RON MDL",

@@ -24,7 +24,7 @@ class Fetched(Event, frozen=True, kw_only=True, gc=False):
     bytes: int
     seconds: float
     route: str = "direct"
-    cost: float = 0.0  # tokens
+    cost: float = 0.0  # credits
 
 
 class Blocked(Event, frozen=True, kw_only=True, gc=False):
@@ -55,7 +55,7 @@ class LoginFailed(Event, frozen=True, kw_only=True, gc=False):
 class BudgetReached(Event, frozen=True, kw_only=True, gc=False):
     """A budget does not let this page leave. Emitted once for each budget."""
 
-    purse: str
+    budget: str
     message: str = ""
 
 
@@ -121,9 +121,11 @@ class QualityChanged(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Gone(Event, frozen=True, kw_only=True, gc=False):
-    """A crawl has ended without finding `records` records that earlier crawls had found."""
+    """A crawl has ended and has marked `records` records as gone; `message` says so, and why others that it did not see
+    are not gone. Only the worker that ended it reports this; of a crawl that ends again, only what is gone since."""
 
     records: int
+    message: str = ""
 
 
 class Released(Event, frozen=True, kw_only=True, gc=False):
@@ -164,10 +166,13 @@ class Spooled(Event, frozen=True, kw_only=True, gc=False):
 
 
 class JobBegun(Event, frozen=True, kw_only=True, gc=False):
-    """This process works on the job from now on. `since` is when the job was begun."""
+    """This process works on the job from now on. `since` is when the job was begun; `code` is the version of its
+    spider, and `commit` the one that is checked out where that lies."""
 
     name: str
     since: float = 0.0
+    code: str = ""
+    commit: str = ""
 
 
 class JobEnded(Event, frozen=True, kw_only=True, gc=False):
@@ -175,12 +180,19 @@ class JobEnded(Event, frozen=True, kw_only=True, gc=False):
 
     ending: str
     outcome: str = ""  # in words: `empty: no record came from 12 pages`
+    records: str = ""  # what it did to them, in words: `2 new, 1 gone`
 
 
 class JobPaused(Event, frozen=True, kw_only=True, gc=False):
     """The job was paused, or (`paused` is False) resumed; emitted by every process that works on it."""
 
     paused: bool
+
+
+class JobWaits(Event, frozen=True, kw_only=True, gc=False):
+    """This process works on the job, and has had no page of it for a while. Not a fault: `message` says why."""
+
+    message: str
 
 
 class JobLeft(Event, frozen=True, kw_only=True, gc=False):
@@ -233,7 +245,7 @@ class Leading(Event, frozen=True, kw_only=True, gc=False):
 
 
 class AlertChanged(Event, frozen=True, kw_only=True, gc=False):
-    """An alert fires, or was resolved (`state`), for a subject such as a site; "" is the project as a whole."""
+    """An alert fires, was resolved or was closed (`state`), for a subject such as a site; "" is the project."""
 
     alert: str
     subject: str

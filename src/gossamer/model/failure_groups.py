@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -25,6 +26,7 @@ LONGEST_WORDS = 300  # characters of a message inside a sentence
 LONGEST_TEXT = 20_000  # characters searched for a file and a line, from the end
 MOST_GROUPS = 1_000  # failures beyond these are counted as others
 LARGEST = 3  # groups that a summary shows
+EXAMPLES = 3  # pages shown of a group
 
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>]{1,600}")
 _PLACE = re.compile(r" ?\(([^()\s,]{1,120}), line (\d{1,7})\)\s{0,3}$")
@@ -49,6 +51,8 @@ class Failed(Protocol):
     @property
     def id(self) -> int: ...
     @property
+    def job(self) -> str: ...
+    @property
     def url(self) -> str: ...
     @property
     def reason(self) -> str: ...
@@ -56,9 +60,19 @@ class Failed(Protocol):
     def message(self) -> str: ...
 
 
-class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages that failed alike. `message` and `url` are those of the latest of them."""
+class FailureExample(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a group: the job that gave it up, and its id there."""
 
+    job: str
+    id: int
+    url: str
+
+
+class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages that failed alike. `message` and `url` are those of the latest of them. `key` names the group in commands
+    and calls; it is the same wherever the same message comes from."""
+
+    key: str
     count: int
     reason: str
     message: str  # without the URL of the page
@@ -68,6 +82,7 @@ class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
     line: int | None = None
     url: str
     command: str  # shows the example in full, with its traceback
+    examples: list[FailureExample] = []  # the latest EXAMPLES of them
 
     @property
     def in_words(self) -> str:
@@ -101,12 +116,14 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def largest_in_words(self) -> str:
         """The largest group in a clause: "198 of 200 dead letters say: ..."; "" if there is none. Pages that do not
-        exist are only named where nothing else failed: every site links to some."""
+        exist are only named where nothing else failed: every site links to some. It is kept and sent to people, and
+        quotes nothing of a page: it may be about a person, and is to be erased with the page."""
         if not self.groups:
             return ""
         first = next((one for one in self.groups if one.reason not in NOT_FOUND), self.groups[0])
         verb = "say" if first.count > 1 else "says"
-        return f"{first.count:,} {self.of_letters} {verb}: {first.in_words.removesuffix('.')}"
+        told = msgspec.structs.replace(first, message=_without_values(first.message))
+        return f"{first.count:,} {self.of_letters} {verb}: {told.in_words.removesuffix('.')}"
 
     @property
     def others_in_words(self) -> str:
@@ -120,13 +137,15 @@ def group_failures(failures: Iterable[Failed], *, total: int | None = None, larg
     Example: `group_failures(letters).groups[0].count`.
     """
     counts: Counter[_Key] = Counter()
-    examples: dict[_Key, Failed] = {}
+    examples: dict[_Key, list[Failed]] = {}
     looked_at = 0
     for failed in failures:
         looked_at += 1
-        key = (failed.reason, fold(failed.message, failed.url), *place_of(failed.message))
+        key = _key_of(failed)
         if key in examples or len(examples) < MOST_GROUPS:
-            examples.setdefault(key, failed)
+            known = examples.setdefault(key, [])
+            if len(known) < EXAMPLES:
+                known.append(failed)
             counts[key] += 1
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0][:2]))[:largest]
     found = [_group(key, count, examples[key]) for key, count in ranked]
@@ -138,10 +157,26 @@ def group_failures(failures: Iterable[Failed], *, total: int | None = None, larg
     )
 
 
-def _group(key: _Key, count: int, example: Failed) -> FailureGroup:
+def group_of(failed: Failed) -> str:
+    """The key of the group to which it belongs."""
+    return _name(_key_of(failed))
+
+
+def _key_of(failed: Failed) -> _Key:
+    return failed.reason, fold(failed.message, failed.url), *place_of(failed.message)
+
+
+def _name(key: _Key) -> str:
+    return blake2b("\0".join(map(str, key)).encode("utf-8", "backslashreplace"), digest_size=4).hexdigest()
+
+
+def _group(key: _Key, count: int, some: list[Failed]) -> FailureGroup:
     reason, pattern, file, line = key
+    example = some[0]
     words = short_message(example.message, example.url)
     return FailureGroup(
+        key=_name(key),
+        examples=[FailureExample(job=one.job, id=one.id, url=one.url) for one in some],
         count=count,
         reason=reason,
         message=words,
@@ -160,11 +195,15 @@ def fold(message: str, url: str = "") -> str:
     if (found := _PLACE.search(text)) is not None:
         text, place = text[: found.start()], f" ({found[1]}, line {found[2]})"
     text = _URL.sub(lambda found: "URL" + found[0][len(found[0].rstrip(":.,;)]}")) :], text)
+    text = _NUMBER.sub(FOLDED, _ID.sub(FOLDED, _without_values(text)))
+    return _REPEATED.sub(FOLDED, text) + place
+
+
+def _without_values(text: str) -> str:
+    """A message with quoted texts and wrong values folded."""
     text = _WRONG_VALUE.sub(f" but is {FOLDED} (", text)
     keeps_names = _NAMES_MATTER.search(text) is not None
-    text = _QUOTED.sub(lambda found: found[0] if keeps_names and _NAME.fullmatch(found[2]) else FOLDED, text)
-    text = _NUMBER.sub(FOLDED, _ID.sub(FOLDED, text))
-    return _REPEATED.sub(FOLDED, text) + place
+    return _QUOTED.sub(lambda found: found[0] if keeps_names and _NAME.fullmatch(found[2]) else FOLDED, text)
 
 
 def short_message(message: str, url: str = "") -> str:

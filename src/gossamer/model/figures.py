@@ -73,7 +73,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     jobs: dict[str, DomainFigures] = {}  # per minute only: a total has none, because jobs come and go
     latency: dict[str, Latency] = {}  # by route
     errors: dict[str, Count] = {}  # by reason
-    tokens: dict[str, float] = {}  # by route
+    credits: dict[str, float] = {}  # by route
     bytes: dict[str, Count] = {}  # by route, as received
     items: Count = 0
 
@@ -119,7 +119,7 @@ def figures_of(attempts: Iterable[tuple[Attempt, int]]) -> Figures:
     by_job: dict[str, list[Attempt]] = {}
     latency: dict[str, list[float]] = {}
     errors: dict[str, int] = {}
-    tokens: dict[str, float] = {}
+    credits: dict[str, float] = {}
     received: dict[str, int] = {}
     items = 0
     for attempt, given in attempts:
@@ -133,7 +133,7 @@ def figures_of(attempts: Iterable[tuple[Attempt, int]]) -> Figures:
         if is_error(attempt):
             errors[attempt.reason] = errors.get(attempt.reason, 0) + 1
         if attempt.cost:
-            tokens[route] = tokens.get(route, 0.0) + attempt.cost
+            credits[route] = credits.get(route, 0.0) + attempt.cost
         if attempt.bytes:
             received[route] = received.get(route, 0) + attempt.bytes
         items += given
@@ -143,7 +143,7 @@ def figures_of(attempts: Iterable[tuple[Attempt, int]]) -> Figures:
         jobs={job: _of_some(some) for job, some in by_job.items()},
         latency={route: _latency(seconds) for route, seconds in latency.items()},
         errors=errors,
-        tokens=tokens,
+        credits=credits,
         bytes=received,
         items=items,
     )
@@ -175,7 +175,7 @@ def _latency(seconds: Sequence[float]) -> Latency:
 # -- adding up -----------------------------------------------------------------------------------------------------
 
 
-def summed(figures: Sequence[Figures], *, most_domains: int = MOST_DOMAINS) -> Figures:
+def sum_figures(figures: Sequence[Figures], *, most_domains: int = MOST_DOMAINS) -> Figures:
     """The sum of all. Beyond `most_domains`, the domains with the fewest pages count as `other`; so do jobs."""
     if len(figures) == 1 and len(figures[0].domains) <= most_domains and len(figures[0].jobs) <= MOST_JOBS:
         return figures[0]
@@ -185,7 +185,7 @@ def summed(figures: Sequence[Figures], *, most_domains: int = MOST_DOMAINS) -> F
         jobs=_largest(_together([one.jobs for one in figures]), MOST_JOBS),
         latency={name: added_latency(parts) for name, parts in _gathered(one.latency for one in figures).items()},
         errors=_sum([one.errors for one in figures]),
-        tokens=_sum([one.tokens for one in figures]),
+        credits=_sum([one.credits for one in figures]),
         bytes=_sum([one.bytes for one in figures]),
         items=sum(one.items for one in figures),
     )
@@ -214,7 +214,7 @@ def taken_into(total: Figures, more: Figures, *, most_domains: int) -> Figures:
             else:
                 rest.append(figures)
     domains = {**named, **({OTHER: added_domains(rest)} if rest else {})}
-    return msgspec.structs.replace(summed([total, more], most_domains=0), domains=domains, jobs={})
+    return msgspec.structs.replace(sum_figures([total, more], most_domains=0), domains=domains, jobs={})
 
 
 def pages_of(figures: DomainFigures) -> int:

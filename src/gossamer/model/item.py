@@ -90,6 +90,7 @@ class Item(Struct, metaclass=ItemMeta):
 
     __item_key__: ClassVar[tuple[str, ...]] = ()
     __on_fault__: ClassVar[OnFault | None] = None
+    __healed__: ClassVar[Mapping[str, int]] = {}  # fields that healed rules gave, with the version of these rules
 
     url: str | UnsetType = UNSET
 
@@ -270,7 +271,7 @@ def item_key(item: AnyItem) -> str:
 
     One key field: the text of that field; several: a JSON list of them. Raises ParseFailed if a key field is empty.
     """
-    return declared_key(item) or own_url(item) or content_hash(item_data(item)).hex()
+    return declared_key(item) or own_url(item) or content_hash(item_content(item)).hex()
 
 
 def own_url(item: AnyItem) -> str:
@@ -298,12 +299,25 @@ def declared_key(item: AnyItem) -> str:
 
 
 def item_data(item: AnyItem) -> str:
-    """The item as a compact JSON object: declared order for fields, sorted order for dict keys and sets.
+    """The item as a compact JSON object, with its fields in the order in which it has them, and sorted keys within.
 
     The text is valid UTF-8 that every store takes: lone surrogates and NUL, which some refuse, become U+FFFD.
     NaN and infinities become null, Decimal a string. Raises ParseFailed for values that JSON cannot hold.
     """
+    return in_own_order(item, item_content(item))
+
+
+def item_content(item: AnyItem) -> str:
+    """As `item_data`, but equal for equal items: the keys of a dict are sorted. Its hash is the content hash."""
     return _json(item, item)
+
+
+def in_own_order(item: AnyItem, content: str) -> str:
+    """The data of an item with this content."""
+    if not isinstance(item, dict) or (names := [str(name) for name in item]) == sorted(names):
+        return content
+    fields = {safe_text(str(name)): _json(item, {name: value})[1:-1] for name, value in item.items()}
+    return f"{{{','.join(fields.values())}}}"
 
 
 def _plain_text(value: Any) -> str:
@@ -370,9 +384,9 @@ def safe_text(text: str) -> str:
     return text
 
 
-def content_hash(data_json: str) -> bytes:
-    """16 bytes that change when the data changes."""
-    return blake2b(data_json.encode(), digest_size=16).digest()
+def content_hash(content: str) -> bytes:
+    """16 bytes that change when the content of an item changes (`item_content`)."""
+    return blake2b(content.encode(), digest_size=16).digest()
 
 
 # A JSON object: {"type": "list", "of": {"type": "text"}, "optional": true}
@@ -396,14 +410,28 @@ def schema_of(item: AnyItem) -> ItemSchema | None:
 
 @lru_cache(maxsize=1024)
 def _schema(cls: type[Item]) -> ItemSchema:
-    definition = msgspec.json.encode({"key": list(cls.__item_key__), "fields": _field_schemas(cls, 0)}).decode()
+    fields = _field_schemas(cls, 0)
+    for name, version in cls.__healed__.items():
+        if name in fields:
+            fields[name] = {**fields[name], "healed": version}
+    definition = msgspec.json.encode({"key": list(cls.__item_key__), "fields": fields}).decode()
     digest = blake2b(f"{type_name(cls)}\n{definition}".encode(), digest_size=6).hexdigest()
     return ItemSchema(id=digest, type=type_name(cls), definition=definition)
 
 
+def healed_fields(definition: str) -> dict[str, int]:
+    """The fields of a schema that healed rules gave, with the version of these rules."""
+    try:
+        fields = msgspec.json.decode(definition)["fields"]
+        return {name: one["healed"] for name, one in fields.items() if "healed" in one}
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError):  # of another version, or damaged
+        return {}
+
+
 def _field_schemas(cls: type[Struct], level: int) -> dict[str, FieldSchema]:
     hints = get_type_hints(cls)
-    return {name: _field_schema(hints[name], level) for name in cls.__struct_fields__}
+    names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)  # in Python, and in the data
+    return {written: _field_schema(hints[name], level) for name, written in names}
 
 
 def _field_schema(hint: Any, level: int) -> FieldSchema:

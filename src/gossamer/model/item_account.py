@@ -5,6 +5,7 @@ between storing and settling, or a replay of a dead letter counts each item once
 commit that stores the records, because only there is it known whether a record is new (store/record_rules.py).
 
     new, changed, unchanged  what the item did to the stored record
+    back                     its record had been marked as gone, and was found again
     equal                    another item of this run has the same key and content
     conflict                 another item of this run has the same key and other content; of the two, the newer is kept
     held                     not stored: the quality guard, store.min_rewrite_age, or a newer scrape
@@ -25,9 +26,9 @@ OnFault: TypeAlias = Literal["store", "drop", "fail"]  # what becomes of an item
 ON_FAULT: tuple[OnFault, ...] = get_args(OnFault)
 ON_FAULT_WORDS = '"store", "drop" or "fail"'
 
-NEW, CHANGED, UNCHANGED, EQUAL, CONFLICT = "new", "changed", "unchanged", "equal", "conflict"
+NEW, CHANGED, BACK, UNCHANGED, EQUAL, CONFLICT = "new", "changed", "back", "unchanged", "equal", "conflict"
 HELD, DROPPED, FAULTY, LOST = "held", "dropped", "faulty", "lost"
-STATES = (NEW, CHANGED, UNCHANGED, EQUAL, CONFLICT, HELD, DROPPED, FAULTY, LOST)
+STATES = (NEW, CHANGED, BACK, UNCHANGED, EQUAL, CONFLICT, HELD, DROPPED, FAULTY, LOST)
 STATE_WORDS = {
     EQUAL: "equal to another of this run",
     CONFLICT: "in conflict",
@@ -35,8 +36,9 @@ STATE_WORDS = {
     DROPPED: "dropped by a step",
     LOST: "lost with their page",
 }  # as people read them; the others are their own word
-MOST_REASONS = 50  # names per job; all others are added up under one
+MOST_REASONS = 50  # names per job; all others are added up under one for each step
 OTHER_REASONS = "other reasons"
+REASON_OF_STEP = ": "  # between a step of the pipeline and its reason
 LONGEST_EXAMPLE = 300  # characters of a key or URL
 
 
@@ -58,6 +60,7 @@ class ItemCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     yielded: int = 0
     new: int = 0
     changed: int = 0
+    back: int = 0
     unchanged: int = 0
     equal: int = 0
     conflict: int = 0
@@ -82,7 +85,7 @@ class ItemCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         return not self.yielded and not self.flawed
 
 
-COUNT_FIELDS = ItemCounts.__struct_fields__[:13]  # from yielded to shared
+COUNT_FIELDS = ItemCounts.__struct_fields__[:14]  # from yielded to shared
 NO_ITEMS = ItemCounts()
 
 
@@ -101,5 +104,7 @@ def summed_items(counts: Iterable[ItemCounts]) -> ItemCounts:
 
 def add_reasons(sums: dict[str, int], more: Mapping[str, int]) -> None:
     for name, count in more.items():
-        known = name if name in sums or len(sums) < MOST_REASONS else OTHER_REASONS
+        step, says, _ = name.partition(REASON_OF_STEP)
+        other = f"{step}{REASON_OF_STEP}{OTHER_REASONS}" if says else OTHER_REASONS
+        known = name if name in sums or len(sums) < MOST_REASONS else other
         sums[known] = sums.get(known, 0) + count

@@ -6,11 +6,19 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from ..errors import Permanent
 from .outcome import Expectations, JobOutcome, implied
+
+# Names that stand for the spider of a job; no spider or recipe can have one of them.
+PAGES = "gossamer:pages"  # parse/site.py: PageSpider
+RAW_PAGES = "gossamer:raw-pages"  # RawPageSpider
+SITE_PART = "gossamer:site-part"  # SitePartSpider
+URL_LIST = "gossamer:urls"  # UrlListSpider
+REPARSE = "gossamer:reparse"  # project/reparse/archive_job.py
 
 
 class JobState(StrEnum):
@@ -52,7 +60,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     coverage: str = ""  # the records it stands for: spider, arguments and source
     start: str = ""  # a digest of the spider's own seeds
     arguments: str = ""  # of its spider, as JSON
-    manners: JobPoliteness = JobPoliteness()
+    politeness: JobPoliteness = JobPoliteness()
     stopped: str = ""  # why its spider ended it early
     first_ended: float | None = None  # when it ended for the first time, if it ran again for its dead letters
 
@@ -85,9 +93,28 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.coverage) and (self.coverage, self.start) == (other.coverage, other.start)
 
     @property
+    def word(self) -> str:
+        """Its state in one word, without its counts: running, paused, cancelled, or its outcome."""
+        if self.state is JobState.RUNNING:
+            return "paused" if self.paused else "running"
+        if self.state is JobState.CANCELLED:
+            return "cancelled"
+        return self.outcome.outcome.value if self.outcome is not None else self.ending.partition(":")[0] or "done"
+
+    @property
     def spider_name(self) -> str:
         """The spider, recipe or URL that it is a run of."""
         return self.spider or self.name
+
+    @property
+    def takes_single_pages(self) -> bool:
+        """Whether its pages were requested one by one: such jobs are no runs of a spider."""
+        return self.spider_name in (PAGES, RAW_PAGES)
+
+    @property
+    def parses_again(self) -> bool:
+        """Whether it reads archived pages and requests none."""
+        return self.spider_name == REPARSE
 
 
 class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +149,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     seal: str = ""  # signature with the project's key over what a worker would run (schedule/authority.py)
     expected: Expectations = Expectations()  # what it must reach for its outcome to be `done`
     coverage: str = ""  # the records it stands for: spider, arguments, source; "": begun by an older version
-    manners: JobPoliteness = JobPoliteness()
+    politeness: JobPoliteness = JobPoliteness()
     replayed: bool = False  # it had ended, and runs again for its dead letters
     first_ended: float | None = None  # when it had ended for the first time
     stopped: str = ""  # why its spider ended it; `limit` is what had been handed out
@@ -147,14 +174,14 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     def as_begun(self, begun: Job) -> JobTerms:
         """These terms for a job that was begun with a pace or a priority of its own: what was given for it then holds,
         unless it is given anew. Before they are sealed, since the seal covers them."""
-        old, new = begun.manners, self.manners
+        old, new = begun.politeness, self.politeness
         kept = [name for name in old.given if name not in new.given]
-        manners = {name: getattr(old, name) for name in kept if name != PRIORITY}
+        politeness = {name: getattr(old, name) for name in kept if name != PRIORITY}
         if "rate" in kept and "concurrency" not in (*old.given, *new.given):
-            manners["concurrency"] = old.concurrency  # it followed the rate
+            politeness["concurrency"] = old.concurrency  # it followed the rate
         return msgspec.structs.replace(
             self,
-            manners=msgspec.structs.replace(new, given=(*new.given, *kept), **manners),
+            politeness=msgspec.structs.replace(new, given=(*new.given, *kept), **politeness),
             priority=begun.priority if PRIORITY in kept else self.priority,
         )
 
@@ -167,7 +194,7 @@ LONGEST_REASON = 300  # characters
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
 SCHEDULED = (
     "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",
-    "max_interval", "owner", "seal", "expected", "arguments", "manners", "limit", "depth",
+    "max_interval", "owner", "seal", "expected", "arguments", "politeness", "limit", "depth",
 )  # fmt: skip
 
 
@@ -260,3 +287,8 @@ def slug(name: str) -> str:
     """A name that is safe in job ids and file names."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower().removeprefix("https://").removeprefix("http://"))
     return plain.strip("-")[:40].strip("-") or "job"
+
+
+def read_arguments(stored: str) -> dict[str, Any]:  # Any: any JSON
+    """The arguments of a spider as a job stores them, by name."""
+    return msgspec.json.decode(stored, type=dict[str, Any]) if stored else {}

@@ -24,7 +24,7 @@ class LeftOut(msgspec.Struct, frozen=True):
     words: str = ""
 
 
-PURGED = "purged"
+PURGED, ERASED = "purged", "erased"
 LEFT_OUT: Mapping[str, LeftOut] = {
     DropReason.DUPLICATE: LeftOut(Outcome.DONE, True),
     DropReason.ROBOTS: LeftOut(Outcome.DONE, True),
@@ -39,6 +39,7 @@ LEFT_OUT: Mapping[str, LeftOut] = {
     DropReason.PATTERN_LIMIT: LeftOut(Outcome.INCOMPLETE, False, "left out beyond crawl.max_urls_per_pattern"),
     DropReason.SITE_LIMIT: LeftOut(Outcome.INCOMPLETE, False, "left out beyond crawl.max_urls_per_site"),
     PURGED: LeftOut(Outcome.DONE, False),
+    ERASED: LeftOut(Outcome.DONE, False),
     "cancelled": LeftOut(Outcome.INCOMPLETE, False, "left out when the job was cancelled"),
     "replaced": LeftOut(Outcome.INCOMPLETE, False, "left out when the job was replaced"),
 }

@@ -54,7 +54,7 @@ class Money(msgspec.Struct, frozen=True):
     def parse(cls, text: str | None, currency: str | None = None, *, home: tuple[str, ...] = ()) -> Money | None:
         """Read the first price in the text, or the first number if none has a currency beside it.
 
-        `currency` is used if the text names none, or only a sign that several currencies share. `home` lists the
+        `currency` is used if the text names none, or only a sign that it shares with others. `home` lists the
         currencies of the place where the text was written: without a `currency`, the first of them that uses the shared
         sign is meant. A single separator before exactly three digits groups thousands, unless the currency has three
         decimals (dinars). None if there is no number.
@@ -80,6 +80,18 @@ def _at_home(sign: str, home: tuple[str, ...]) -> str:
     if home and sign in SHARED:
         return next((code for code in home if code in _sharers(sign)), SIGNS[sign])
     return SIGNS[sign]
+
+
+def _meant(sign: str, default: str | None, home: tuple[str, ...]) -> str:
+    """The caller's currency if it is written with this sign, else that of the sign."""
+    return default if default and can_mean(sign, default) and sign in SHARED else _at_home(sign, home)
+
+
+def can_mean(sign: str, currency: str) -> bool:
+    """Can the sign or code stand for the currency? `$` for CAD, but `£` not for EUR."""
+    if sign in SHARED:
+        return currency in _sharers(sign)
+    return currency in (SIGNS.get(sign), sign.upper())
 
 
 @lru_cache(maxsize=64)
@@ -121,7 +133,7 @@ def first_price(
     plain = _PLAIN_PRICE.fullmatch(text)
     if plain is not None:
         sign = plain[1]
-        return Decimal(plain[2]), default if default and sign in SHARED else _at_home(sign, home), sign
+        return Decimal(plain[2]), _meant(sign, default, home), sign
     first: tuple[Decimal, str, str] | None = None
     for found in prices_in(text, default, home):
         if found.currency:
@@ -134,7 +146,7 @@ def _currency(before: str, after: str, default: str | None, home: tuple[str, ...
     """The currency directly beside a number, and its sign as written; two empty texts for a bare number."""
     for sign in (_sign_before(before[-30:]), _sign_after(after[:30])):
         if sign in SIGNS:
-            return (default if default and sign in SHARED else _at_home(sign, home)), sign
+            return _meant(sign, default, home), sign
         if sign:
             return sign.upper(), sign
     return "", ""

@@ -1,4 +1,4 @@
-"""A note of a person on a job, on a site, or (without either) on everything."""
+"""A note of a person on a job, on a site, on an incident, or (without any) on everything."""
 
 from __future__ import annotations
 
@@ -15,3 +15,4 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""  # the id of that key
     job: str = ""
     site: str = ""
+    incident: str = ""

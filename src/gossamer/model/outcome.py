@@ -20,6 +20,7 @@ from enum import StrEnum
 import msgspec
 
 from ..units import many
+from .run_records import RunRecords
 
 NOT_FOUND = frozenset({"http-404", "http-410"})  # pages that do not exist: every site links to some
 HELD_BACK_REASON = "quality"  # the reason of a dead letter that the quality guard has held back
@@ -57,12 +58,17 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class JobOutcome(msgspec.Struct, frozen=True):
-    """What a job was worth. Stored with the job when it ends, and settled again when its dead letters were resolved or
-    purged since: then `settled_at` is when."""
+    """What a job was worth, and what it did to the records. Stored with the job when it ends, and settled again when
+    its dead letters were resolved or purged since: then `settled_at` is when, `first` is the outcome with which it
+    ended, and `later` says how many letters were settled since, by how that was done."""
 
     outcome: Outcome
     reasons: tuple[Reason, ...] = ()
     settled_at: float | None = None
+    records: RunRecords | None = None  # None: it ended without coming to its end, or records were not counted
+    dead: int = 0  # dead letters that it has
+    first: Outcome | None = None
+    later: dict[str, int] = {}
 
     @property
     def in_words(self) -> str:
@@ -146,15 +152,31 @@ def implied(ending: str) -> JobOutcome | None:
     return None
 
 
+def later_in_words(later: Mapping[str, int], first: Outcome | None) -> str:
+    """`1 dead letter: fetched by books-10; it had ended as done with warnings`; "" if none was settled later."""
+    if not later:
+        return ""
+    ways = ", ".join(how if len(later) == 1 else f"{count:,} {how}" for how, count in later.items())
+    ended = f"; it had ended as {first.value}" if first is not None else ""
+    return f"{many(sum(later.values()), 'dead letter')}: {ways}{ended}"
+
+
 LASTING = frozenset({"lost-results", "fewer-records"})  # reasons that do not follow from what is known later
 
 
-def settled_again(before: JobOutcome, facts: JobFacts, now: float) -> JobOutcome:
-    """The outcome of a job that ended with the outcome `before`, by what is known of it now."""
+def settled_again(before: JobOutcome, facts: JobFacts, now: float, how: str) -> JobOutcome:
+    """The outcome of a job that ended with the outcome `before`, by what is known of it now. `how` its dead letters
+    were settled: `fetched by books-10`."""
     found = outcome_of(facts)
     kept = tuple(one for one in before.reasons if one.code in LASTING)
     word = Outcome.WARNINGS if kept and found.outcome is Outcome.DONE else found.outcome
-    return JobOutcome(word, (*found.reasons, *kept), now)
+    dead = sum(facts.dead.values())
+    later = dict(before.later)
+    if dead < before.dead:
+        later[how] = later.get(how, 0) + before.dead - dead
+    return JobOutcome(
+        word, (*found.reasons, *kept), now, before.records, dead=dead, first=before.first or before.outcome, later=later
+    )
 
 
 def at_limit(facts: JobFacts) -> bool:
@@ -232,7 +254,7 @@ def _causes(facts: JobFacts) -> list[Reason]:
     if facts.items:
         causes.append(Reason("not-stored", f"items were found, and none is stored: {facts.items}"))
     elif facts.pages:
-        causes.append(Reason("nothing-found", f"its selectors found nothing on {many(facts.pages, 'page')}"))
+        causes.append(Reason("nothing-found", "its spider yielded no item"))
     return causes
 
 

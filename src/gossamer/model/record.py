@@ -109,7 +109,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: int | None = None
     bytes: int = 0
     latency: float = 0.0  # seconds
-    cost: float = 0.0  # tokens
+    cost: float = 0.0  # credits
     reason: str = ""
     error: str = ""
 

@@ -1,4 +1,4 @@
-"""Ways to fetch a page, as values: the route, the exit it leaves through, and instructions for a browser."""
+"""Ways to fetch a page, as values: the route, the proxy it leaves through, and instructions for a browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HTTP, PROFILE, BROWSER, MANAGED = TRANSPORTS = ("http", "profile", "browser", "m
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One rung of a ladder. `price` is in tokens for each request, `price_per_gb` for each GB received."""
+    """One rung of a ladder. `price` is in credits for each request, `price_per_gb` for each GB received."""
 
     name: str
     transport: str = HTTP
@@ -36,15 +36,15 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return self.transport in (BROWSER, MANAGED)
 
     def cost(self, received: int) -> float:
-        """The cost of one request, in tokens, if its response has that many bytes."""
+        """The cost of one request, in credits, if its response has that many bytes."""
         return self.price + self.price_per_gb * received / 1e9
 
 
 DIRECT = Route(name="direct")
 
 
-class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """A proxy, and the identity to use there. Exits with the same `identity` may share connections and cookies.
+class Proxy(msgspec.Struct, frozen=True, kw_only=True):
+    """A proxy, and the identity to use there. Proxies with the same `identity` may share connections and cookies.
 
     `name` is for people: the address without credentials, and for a gateway the session behind it.
     """
@@ -70,16 +70,16 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.scheme}://{host}:{self.port}"
 
     def __repr__(self) -> str:
-        return f"Exit({self.address!r}, auth={'***' if self.username or self.password else None})"
+        return f"Proxy({self.address!r}, auth={'***' if self.username or self.password else None})"
 
 
-class ExitOutcome(StrEnum):
-    """The result of one use of an exit."""
+class ProxyOutcome(StrEnum):
+    """The result of one use of a proxy."""
 
     OK = "ok"
-    BANNED = "banned"  # the site blocked this exit: it served the same page to another, or asked for fewer requests
-    REFUSED = "refused"  # the site refused a page; whether the exit or the page is to blame is not known yet
-    FAILED = "failed"  # the exit itself refused, hung up or was unreachable
+    BANNED = "banned"  # the site blocked this proxy: it served the same page to another, or asked for fewer requests
+    REFUSED = "refused"  # the site refused a page; whether the proxy or the page is to blame is not known yet
+    FAILED = "failed"  # the proxy itself refused, hung up or was unreachable
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -158,6 +158,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     retry_unsafe: bool | None = None  # may it be repeated when it is unknown whether it arrived? None: as settings say
     forced: bool = False  # an unsafe request that was queued with `force`: it may repeat an earlier one of its job
     statuses: tuple[int, ...] = ()  # errors and redirects to pass to the callback
+    unlinked: bool = False  # links to the same URL are another request
 
     @property
     def names_secrets(self) -> bool:

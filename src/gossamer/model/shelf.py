@@ -41,7 +41,7 @@ class Put(msgspec.Struct, frozen=True, kw_only=True):
     expects: bytes | None = None
 
 
-class Drop(msgspec.Struct, frozen=True, kw_only=True):
+class DropRow(msgspec.Struct, frozen=True, kw_only=True):
     """Delete a row, if there is one. `expects` as in Put."""
 
     kind: str
@@ -56,7 +56,7 @@ class Trim(msgspec.Struct, frozen=True, kw_only=True):
     keep: int
 
 
-Change = Put | Drop | Trim
+Change = Put | DropRow | Trim
 
 
 class Shelf(Protocol):
@@ -98,7 +98,7 @@ class Shelf(Protocol):
         ...
 
 
-class Kind(Generic[T]):
+class ShelfKind(Generic[T]):
     """The rows of one kind, as values of one type. Books are made of these."""
 
     def __init__(self, shelf: Shelf, name: str, type: type[T]) -> None:
@@ -141,8 +141,8 @@ class Kind(Generic[T]):
         encoded = msgspec.json.encode(value)
         return Put(kind=self.name, key=key, value=encoded, at=at, until=until, expects=expects)
 
-    def drop(self, key: str) -> Drop:
-        return Drop(kind=self.name, key=key)
+    def drop(self, key: str) -> DropRow:
+        return DropRow(kind=self.name, key=key)
 
     async def change(self, key: str, change: Callable[[T | None], T | None]) -> T | None:
         """Replace the value by what `change` makes of it, in one atomic step; return the new value. A `change` that

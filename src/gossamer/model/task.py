@@ -94,6 +94,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     retry_unsafe: bool | None = None  # may a POST be repeated when it is unknown whether it arrived?
     file: Download | None = None  # a file is wanted: it goes to the archive, without a callback
     handle_statuses: tuple[int, ...] = ()  # errors (404) and redirects (302) whose pages go to the callback
+    unlinked: bool = False  # links to the same URL are another request: for frameworks whose start pages are so
+    offsite: bool = False  # may lead outside of the sites of the crawl
     stored: FetchOptions | None = (
         None  # of a request that was queued before: replaces everything that `FetchOptions` has
     )
@@ -117,6 +119,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
             and self.retry_unsafe is None
             and self.file is None
             and not self.handle_statuses
+            and not self.unlinked
         )
 
     @property
@@ -150,6 +153,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
             forced=self.force and method not in payload.SAFE_METHODS,
             file=self.file,
             statuses=tuple(self.handle_statuses),
+            unlinked=self.unlinked,
         )
 
     def address(self) -> str:
@@ -185,6 +189,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
             proxy_pool=self.proxy_pool,
             country=self.country,
             max_attempts=self.max_attempts,
+            offsite=self.offsite,
             stored=self.options(),
         )
 

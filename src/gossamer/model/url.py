@@ -134,7 +134,8 @@ class UrlRules:
 
     def fingerprint(self, href: str, how: FetchOptions | None = None) -> bytes:
         """16 bytes that are equal for equal pages. The fingerprint of a request that is more than a GET also covers its
-        method, its body, the headers in `identity_headers` and `apart`; that of a file differs from that of a page."""
+        method, its body, the headers in `identity_headers` and `apart`; that of a file, or of an `unlinked` page,
+        differs from that of a page."""
         canonical = self.canonical(href)
         told = self._told(how) if how is not None else ""
         return fingerprint(f"{canonical}\n{told}" if told else canonical)
@@ -142,7 +143,7 @@ class UrlRules:
     def _told(self, how: FetchOptions) -> str:
         headers = sorted((name.lower(), value) for name, value in how.headers if name.lower() in self._identity_headers)
         if how.method == "GET" and not headers and how.file is None and not how.apart:
-            return ""
+            return "unlinked" if how.unlinked else ""
         told = (how.method, how.body.digest if how.body is not None else "", headers)
         if how.apart:
             return msgspec.json.encode((*told, "apart", how.apart)).decode()
@@ -234,6 +235,15 @@ def host_of(href: str) -> str:
     return authority.partition(":")[0].rstrip(".")
 
 
+def is_literal(host: str) -> bool:
+    """Is it an IP address and not a name?"""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def site_of_host(host: str) -> str:
     """The registrable domain (`shop.example.co.uk` gives `example.co.uk`), or the host if there is none."""
     return _site_of_host(host) if len(host) <= MAX_HOST else _site_of_host.__wrapped__(host)
@@ -241,12 +251,10 @@ def site_of_host(host: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def _site_of_host(host: str) -> str:
-    try:
-        ip_address(host)
-    except ValueError:
-        found: str | None = _suffixes().privatesuffix(host)
-        return found or host
-    return host
+    if is_literal(host):
+        return host
+    found: str | None = _suffixes().privatesuffix(host)
+    return found or host
 
 
 def site_of_authority(authority: str) -> str:

@@ -1,16 +1,23 @@
-"""How alerts change, and who is notified: inactive, pending, firing, resolved. Pure; model/alert_table.py finds what
-is wrong.
+"""How alerts change, and who is notified. Pure; model/alert_table.py finds what is wrong.
 
     inactive -> pending    its cause appeared
     pending  -> firing     the cause lasted for all of `for`; a message is sent
-    pending  -> inactive   the cause went away before that
-    firing   -> resolved   the cause has been gone for all of `keep_for`; a message is sent, if the firing was reported
+    pending  -> inactive   the cause went away before that, or nothing was measured for all of `window`
+    firing   -> no data    there is nothing to measure, or it cannot be read: it holds
+    no data  -> firing     something is measured again, good or bad
+    firing   -> resolved   it was good for all of `keep_for`, as measured; a message is sent, if the firing was reported
+    firing   -> closed     a person closed it, or switched the alert off, which is reported likewise; also from no data
     resolved -> pending    the cause is back
-    resolved -> inactive   after a day
+    closed   -> pending    the cause is back after it was gone, or another event of the same sort, or after `repeat`, or
+                           it is wrong and the alert is switched on again
+    resolved, closed -> inactive   after a day, if the cause is gone
 
-If it is unknown whether a cause exists, an alert stays as it is. All news of one alert at one time is one message per
-channel; further news of the same alert waits for GROUP. What a silence covers is reported when the silence ends, if it
-still fires; that it was resolved is reported even during a silence, if its beginning was.
+An alert is over only by evidence or by a person, never because there is nothing left to measure. All news of one alert
+at one time is one message per channel; further news of the same alert waits for GROUP. What a silence covers is
+reported when the silence ends, if it still holds; that it is over is reported even during a silence, if its beginning
+was.
+
+An alert that fires belongs to an incident (incidents.py), whose id is in every message about it.
 """
 
 from __future__ import annotations
@@ -23,31 +30,39 @@ from hashlib import blake2b
 import msgspec
 
 from ..model.alert import (
+    GOOD,
     LONGEST_WORDS,
     MOST_NAMED,
     MOST_SUBJECTS,
+    NO_DATA,
     TEST,
     AlertChange,
     AlertState,
     AlertTerms,
     Finding,
     Findings,
+    Good,
+    NoData,
     Notice,
     NoticeSubject,
+    Reading,
     Severity,
     Silence,
     Standing,
 )
+from ..model.alert_table import ALERTS
+from ..model.incident import Closing, Incident, Subject, SubjectKind
 from ..schedule.alert_book import AlertStep
 from ..settings.alert_tables import ChannelTable
 from ..units import visible
+from .incidents import BY_A_SETTING, sort_into_incidents
 
 GROUP = timedelta(minutes=1)  # between two messages about one alert
-RESOLVED_KEPT = timedelta(days=1)
+OVER_KEPT = timedelta(days=1)
 LONGEST_TITLE = 150
 SWITCHED_OFF = AlertTerms(keep_for=timedelta(0), repeat=None)
-
-_ACTIVE = (AlertState.PENDING, AlertState.FIRING)
+_OVER = (AlertState.RESOLVED, AlertState.CLOSED)
+UNKNOWN = NoData(unknown=True)
 
 
 def look(
@@ -56,26 +71,38 @@ def look(
     known: Sequence[Standing],
     *,
     silences: Sequence[Silence] = (),
+    closings: Sequence[Closing] = (),
+    incidents: Sequence[Incident] = (),
     channels: Mapping[str, ChannelTable],
     now: float,
 ) -> AlertStep:
     """Evaluate the alerts once. `terms` are those of the enabled alerts. Findings that are None, or missing, are
-    unknown."""
+    unknown. `incidents` are the open ones, and those that may open again."""
     standings = {one.key: one for one in known}
+    closed = {one.incident: one for one in closings}
+    causes: dict[tuple[str, str], Subject] = {}
     changes: list[AlertChange] = []
     for alert in {*terms, *(one.alert for one in known)}:
         own = terms.get(alert, SWITCHED_OFF)
         findings = found.get(alert) if alert in terms else {}
-        if findings is None:
-            continue
-        clean = {_clean(subject): finding for subject, finding in findings.items()}
+        absent: Reading = NO_DATA if alert in terms and ALERTS[alert].sampled else GOOD
+        clean = {_clean(subject): reading for subject, reading in (findings or {}).items()}
         for subject in _subjects(alert, clean, standings.values()):
             before = standings.pop((alert, subject), None)
-            after = advance(before, clean.get(subject), own, now, alert=alert, subject=subject)
+            reading = UNKNOWN if findings is None else clean.get(subject, absent)
+            if alert not in terms and before is not None and before.state.holds:
+                after: Standing | None = close(before, BY_A_SETTING, now)
+            elif before is not None and before.incident in closed and not before.state.over:
+                after = close(before, closed[before.incident].by, now)
+            else:
+                after = advance(before, reading, own, now, alert=alert, subject=subject)
             if after is not None:
                 standings[after.key] = after
-                if (before is None or before.state is not after.state) and after.state is not AlertState.PENDING:
+                causes[after.key] = _cause(alert, subject, reading)
+                if _is_news(before, after):
                     changes.append(_change(after, silences, now))
+    sorted_into = sort_into_incidents(list(standings.values()), known, incidents, closings, causes, now)
+    standings = {one.key: one for one in sorted_into.standings}
     notices: list[Notice] = []
     for alert in {one.alert for one in standings.values()}:
         of_alert = [one for one in standings.values() if one.alert == alert]
@@ -88,34 +115,133 @@ def look(
         forgotten=tuple(key for key in before_it if key not in standings),
         notices=tuple(sorted(notices, key=lambda one: one.id)),
         changes=tuple(changes),
+        incidents=sorted_into.incidents,
+        closings=tuple(closed),
     )
 
 
 def advance(
-    before: Standing | None, finding: Finding | None, terms: AlertTerms, now: float, *, alert: str, subject: str
+    before: Standing | None, reading: Reading, terms: AlertTerms, now: float, *, alert: str, subject: str
 ) -> Standing | None:
-    """The new standing of an alert for a subject; None: it is inactive. `finding` None: nothing is wrong."""
-    state = before.state if before is not None else AlertState.INACTIVE
-    if before is not None and state is AlertState.RESOLVED and before.untold:
+    """The new standing of an alert for a subject; None: it is inactive."""
+    if before is not None and before.state.over and before.untold:
         return before  # first it must be reported that it was over
-    if finding is None:
-        if before is None or state is AlertState.PENDING:
-            return None
-        if state is AlertState.RESOLVED:
-            return before if now - before.since < RESOLVED_KEPT.total_seconds() else None
-        clear_since = now if before.clear_since is None else before.clear_since
-        if now - clear_since < terms.keep_for.total_seconds():
-            return msgspec.structs.replace(before, clear_since=clear_since)
-        return msgspec.structs.replace(
-            before, state=AlertState.RESOLVED, since=now, clear_since=None, untold=before.told_at is not None
-        )
-    words, value = visible(finding.words)[:LONGEST_WORDS], finding.value
-    if before is None or state is AlertState.RESOLVED:
+    match reading:
+        case Finding():
+            return _wrong(before, reading, terms, now, alert=alert, subject=subject)
+        case Good():
+            return _good(before, reading, terms, now) if before is not None else None
+        case NoData():
+            return _unmeasured(before, reading, terms, now) if before is not None else None
+
+
+def close(before: Standing, by: str, now: float) -> Standing:
+    """A person closes it."""
+    return msgspec.structs.replace(
+        before,
+        state=AlertState.CLOSED,
+        since=now,
+        clear_since=None,
+        no_data_since=None,
+        untold=before.told_at is not None,
+        closed_by=by,
+    )
+
+
+def _wrong(
+    before: Standing | None, found: Finding, terms: AlertTerms, now: float, *, alert: str, subject: str
+) -> Standing:
+    if before is not None and before.state is AlertState.CLOSED and not _is_back(before, found, terms, now):
+        return before
+    if before is None or before.state.over:
         before = Standing(alert=alert, subject=subject, state=AlertState.PENDING, since=now, began_at=now)
-    before = msgspec.structs.replace(before, words=words, value=value, severity=terms.severity, clear_since=None)
+    limit = before.limit if before.state.holds and before.mark == found.mark else found.limit
+    words = visible(found.words)[:LONGEST_WORDS]
+    held = before.state is AlertState.NO_DATA
+    before = msgspec.structs.replace(
+        before, words=words, value=found.value, severity=terms.severity, clear_since=None, no_data_since=None,
+        limit=limit, mark=found.mark, state=AlertState.FIRING if held else before.state,
+        since=now if held else before.since,
+    )  # fmt: skip
     if before.state is AlertState.PENDING and now - before.since >= terms.wait.total_seconds():
         return msgspec.structs.replace(before, state=AlertState.FIRING, since=now, untold=True)
     return before
+
+
+def _is_back(closed: Standing, found: Finding, terms: AlertTerms, now: float) -> bool:
+    """Is it new to the person who closed it? Not while it has gone on without a break, for as long as `repeat`; and the
+    same event never is."""
+    if closed.closed_by == BY_A_SETTING:
+        return True  # it is switched on again
+    if closed.mark and found.mark == closed.mark:
+        return False
+    went_on = closed.clear_since is None and closed.mark == found.mark
+    return not went_on or (terms.repeat is not None and now - closed.since >= terms.repeat.total_seconds())
+
+
+def _good(before: Standing, reading: Good, terms: AlertTerms, now: float) -> Standing | None:
+    if before.state is AlertState.PENDING:
+        return None
+    if before.state.over:
+        return _aged(before, now)
+    if before.state is AlertState.NO_DATA:
+        before = msgspec.structs.replace(before, state=AlertState.FIRING, since=now, no_data_since=None)
+    if not _is_within(before, reading):
+        return msgspec.structs.replace(before, clear_since=None)
+    clear_since = now if before.clear_since is None else before.clear_since
+    if now - clear_since < terms.keep_for.total_seconds():
+        return msgspec.structs.replace(before, clear_since=clear_since)
+    return msgspec.structs.replace(
+        before, state=AlertState.RESOLVED, since=now, clear_since=None, untold=before.told_at is not None
+    )
+
+
+def _is_within(before: Standing, reading: Good) -> bool:
+    """Has the number come back to the other side of the limit that it had when the alert fired?"""
+    if before.limit is None or reading.value is None:
+        return True
+    return (reading.value - before.limit) * (before.value - before.limit) <= 0
+
+
+def _unmeasured(before: Standing, reading: NoData, terms: AlertTerms, now: float) -> Standing | None:
+    if before.state.over:
+        return _aged(before, now) if not reading.unknown else before
+    since = now if before.no_data_since is None else before.no_data_since
+    if before.state is AlertState.PENDING:
+        if not reading.unknown and now - since >= terms.window.total_seconds():
+            return None
+        return msgspec.structs.replace(before, no_data_since=since)
+    if before.state is AlertState.NO_DATA:
+        return before
+    # Good for a moment and then nothing is no evidence: it must be good for all of `keep_for` again.
+    return msgspec.structs.replace(before, state=AlertState.NO_DATA, since=now, no_data_since=since, clear_since=None)
+
+
+def _aged(before: Standing, now: float) -> Standing | None:
+    """What is over, and is not wrong: forgotten after a while."""
+    if now - before.since >= OVER_KEPT.total_seconds():
+        return None
+    if before.state is AlertState.CLOSED and before.clear_since is None:
+        return msgspec.structs.replace(before, clear_since=now)
+    return before
+
+
+def _cause(alert: str, subject: str, reading: Reading) -> Subject:
+    """What an alert is about."""
+    if isinstance(reading, Finding) and reading.cause is not None:
+        return reading.cause
+    kind = ALERTS[alert].about if alert in ALERTS else SubjectKind.PROJECT
+    if not subject and kind is not SubjectKind.WORKERS:
+        kind = SubjectKind.PROJECT
+    return Subject(kind, subject)
+
+
+def _is_news(before: Standing | None, after: Standing) -> bool:
+    """Is it a line of the history that an alert fires, or is over?"""
+    was = before.state if before is not None else AlertState.INACTIVE
+    if after.state.holds:
+        return not was.holds
+    return after.state.over and was is not after.state
 
 
 def tell(
@@ -132,14 +258,14 @@ def tell(
     told: list[Standing] = []
     notices: list[Notice] = []
     heard = [one for one in standings if not _is_silenced(one, silences, now)]
-    firing = [one for one in heard if one.state is AlertState.FIRING]
-    for news, again in (
-        ([one for one in firing if one.untold], False),
-        ([one for one in firing if not one.untold and _is_due_again(one, terms, now)], True),
-        ([one for one in standings if one.state is AlertState.RESOLVED and one.untold], False),
+    firing = [one for one in heard if one.state.holds]
+    for state, news, again in (
+        (AlertState.FIRING, [one for one in firing if one.untold], False),
+        (AlertState.FIRING, [one for one in firing if not one.untold and _is_due_again(one, terms, now)], True),
+        *((state, [one for one in standings if one.state is state and one.untold], False) for state in _OVER),
     ):
         if news:
-            notices += _notices(sorted(news, key=lambda one: one.subject), channels, now, again=again)
+            notices += _notices(sorted(news, key=lambda one: one.subject), state, channels, now, again=again)
             told += [msgspec.structs.replace(one, untold=False, told_at=now) for one in news]
     return told, notices
 
@@ -148,7 +274,7 @@ def wants(channel: ChannelTable, alert: str, severity: Severity, state: AlertSta
     """Does the channel want this message?"""
     return (
         severity.reaches(Severity(channel.severity))
-        and (state is not AlertState.RESOLVED or channel.resolved)
+        and (not state.over or channel.resolved)
         and (not channel.alerts or any(fnmatchcase(alert, pattern) for pattern in channel.alerts))
     )
 
@@ -158,17 +284,20 @@ def title_of(notice: Notice, project: str) -> str:
     before = f"{project}: " if project else ""
     if notice.alert == TEST:
         return f"{before}a test of alerts"
-    what = "is resolved" if notice.state_told is AlertState.RESOLVED else "still fires" if notice.again else "fires"
+    fires = "still fires" if notice.again else "fires"
+    what = f"is {notice.state_told.value}" if notice.state_told.over else fires
     subject = notice.subjects[0].subject if notice.count == 1 else str(notice.count)
     whom = f" for {subject}" if subject else ""
     return visible(f"{before}alert {notice.alert} {what}{whom}")[:LONGEST_TITLE]
 
 
-def _notices(news: list[Standing], channels: Mapping[str, ChannelTable], now: float, *, again: bool) -> list[Notice]:
+def _notices(
+    news: list[Standing], state: AlertState, channels: Mapping[str, ChannelTable], now: float, *, again: bool
+) -> list[Notice]:
     first = news[0]
     severity = max((one.severity for one in news), key=list(Severity).index)
     subjects = tuple(
-        NoticeSubject(subject=one.subject, words=one.words, value=one.value, since=one.began_at)
+        NoticeSubject(subject=one.subject, words=one.words, value=one.value, since=one.began_at, incident=one.incident)
         for one in news[:MOST_NAMED]
     )
     return [
@@ -176,7 +305,7 @@ def _notices(news: list[Standing], channels: Mapping[str, ChannelTable], now: fl
             id=_notice_id(name, news),
             channel=name,
             alert=first.alert,
-            state_told=first.state,
+            state_told=state,
             severity=severity,
             subjects=subjects,
             count=len(news),
@@ -185,7 +314,7 @@ def _notices(news: list[Standing], channels: Mapping[str, ChannelTable], now: fl
             next_at=now,
         )
         for name, channel in channels.items()
-        if wants(channel, first.alert, severity, first.state)
+        if wants(channel, first.alert, severity, state)
     ]
 
 
@@ -200,10 +329,10 @@ def _notice_id(channel: str, news: Iterable[Standing]) -> str:
 def _subjects(alert: str, found: Findings, known: Iterable[Standing]) -> list[str]:
     """The subjects that have a standing, then new ones while there is room, so that a flood of sites costs no more."""
     own = [one for one in known if one.alert == alert]
-    room = MOST_SUBJECTS - sum(one.state in _ACTIVE for one in own)
-    old = [one.subject for one in own]
-    new = sorted(subject for subject in found if subject not in old)
-    return old + new[: max(0, room)]
+    room = MOST_SUBJECTS - sum(not one.state.over for one in own)
+    old = {one.subject: None for one in own}
+    new = sorted(subject for subject, reading in found.items() if subject not in old and isinstance(reading, Finding))
+    return [*old, *new[: max(0, room)]]
 
 
 def _change(one: Standing, silences: Sequence[Silence], now: float) -> AlertChange:
@@ -223,8 +352,8 @@ def _is_silenced(one: Standing, silences: Sequence[Silence], now: float) -> bool
 
 
 def _is_due_again(one: Standing, terms: AlertTerms, now: float) -> bool:
-    """False while its cause is gone and it is only kept."""
-    if terms.repeat is None or one.told_at is None or one.clear_since is not None:
+    """False while its cause is gone and it is only kept, and while nothing is measured."""
+    if terms.repeat is None or one.told_at is None or one.clear_since is not None or one.no_data_since is not None:
         return False
     return now - one.told_at >= terms.repeat.total_seconds()
 

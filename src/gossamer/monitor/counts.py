@@ -9,7 +9,7 @@ import msgspec
 from ..clock import Clock
 from ..model import events
 
-ADDED = ("pages", "items", "changed", "bytes", "retries", "blocked", "tokens", "faults", "gone")
+ADDED = ("pages", "done", "items", "changed", "bytes", "retries", "blocked", "credits", "faults", "gone")
 MOST_REASONS = 50  # counted separately, and sent from one process to another
 MOST_SITES = 1_000  # counted separately
 LONGEST_TROUBLE = 2_000  # characters
@@ -17,18 +17,19 @@ RATE_SPAN = 10.0  # seconds over which the current rate is taken
 
 
 class EventCounts:
-    """An EventSink that counts. `pages` counts journeys that ended, well or not."""
+    """An EventSink that counts. `pages` counts journeys that ended, well or not; `done` those that gave a new page."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.began = clock.monotonic()
         self.pages = 0
+        self.done = 0
         self.items = 0
         self.changed = 0
         self.bytes = 0
         self.retries = 0
         self.blocked = 0
-        self.tokens = 0.0
+        self.credits = 0.0
         self.reasons: Counter[str] = Counter()  # why pages were buried
         self.item_drops: Counter[str] = Counter()  # items dropped by pipeline steps, by step and reason
         self.faults = 0
@@ -43,12 +44,13 @@ class EventCounts:
         match event:
             case events.Completed():
                 self.pages += 1
+                self.done += event.outcome == "done"
             case events.Fetched():
                 self.stage_items["fetch"] += 1
                 if event.site in self.sites or len(self.sites) < MOST_SITES:
                     self.sites[event.site] += 1
                 self.bytes += event.bytes
-                self.tokens += event.cost
+                self.credits += event.cost
                 self.seconds["fetch"] += event.seconds  # type: ignore[assignment]  # a Counter adds floats as well
             case events.Parsed():
                 self.stage_items["parse"] += event.items

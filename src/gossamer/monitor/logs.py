@@ -1,11 +1,11 @@
-"""Structured logs: one JSON object per line, for every event and every line that a spider logs, plus a summary every
-few seconds."""
+"""Structured logs: one JSON object per line, for every event and every line that is logged, plus a summary every few
+seconds. A page that goes well is one line: what its stages said is in the line that settles it."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
@@ -38,6 +38,11 @@ _LEVELS = {
 }
 
 
+_STAGES = {events.Fetched: "fetch", events.Parsed: "parse", events.Stored: "store"}
+_SETTLES = (events.Completed, events.Retried, events.Buried, events.Released)
+MOST_PAGES = 10_000  # in progress, whose stages are remembered; of the oldest beyond that the line says less
+
+
 class JsonLog:
     """An EventSink that writes every event as it comes, and periodically a summary with pages and items per second."""
 
@@ -47,45 +52,55 @@ class JsonLog:
         self._counts = EventCounts(clock)
         self._summed_up = clock.monotonic()
         self._items_then = 0
+        self._pages: dict[
+            tuple[str, str], dict[str, object]
+        ] = {}  # what the stages of a page said, until it is settled
         self._closed = False  # the reader of the log is gone
 
     def emit(self, event: events.Event) -> None:
         self._counts.emit(event)
-        kind = type(event).__name__
-        facts = {name: value for name, value in msgspec.structs.asdict(event).items() if value != ""}
-        facts |= {name: iso(facts[name]) for name in MOMENTS if name in facts}
-        self._write({"level": _LEVELS.get(kind, "info"), "event": kind, **facts})
+        stage = _STAGES.get(type(event))
+        if stage is not None:
+            self._remember(event, stage)
+        else:
+            facts = {name: value for name, value in msgspec.structs.asdict(event).items() if value != ""}
+            facts |= {name: iso(facts[name]) for name in MOMENTS if name in facts}
+            if isinstance(event, _SETTLES):
+                facts = self._pages.pop((event.job, event.url), {}) | facts
+            self._write({"level": level_of(event), "event": type(event).__name__, **facts})
         if self._clock.monotonic() - self._summed_up >= SUMMARY_EVERY:
             self.summary()
 
+    def _remember(self, event: events.Event, stage: str) -> None:
+        shared = events.Event.__struct_fields__
+        said = {name: getattr(event, name) for name in event.__struct_fields__ if name not in shared}
+        said[f"{stage}_seconds"] = said.pop("seconds")
+        self._pages.setdefault((event.job, event.url), {}).update(said)
+        if len(self._pages) > MOST_PAGES:
+            del self._pages[next(iter(self._pages))]
+
     @contextmanager
-    def hearing_spiders(self) -> Iterator[None]:
-        """Inside the block, lines that spiders log (`self.log`) are included, from level info on."""
-        logger, handler = logging.getLogger(SPIDERS), _SpiderLines(self)
-        before = logger.level
-        logger.addHandler(handler)
-        if before == logging.NOTSET:
-            logger.setLevel(logging.INFO)
+    def hearing(self) -> Iterator[None]:
+        """Inside the block, lines that spiders log (`self.log`) are included from level info on, and what anything else
+        logs or warns of, so that nothing is written that is not JSON."""
+        root, others = logging.getLogger(), _OtherLines(self._line_of_other)
+        root.addHandler(others)
+        logging.captureWarnings(True)
         try:
-            yield
+            with hearing_spiders(self.line_of_spider, replaces=True):
+                yield
         finally:
-            logger.removeHandler(handler)
-            logger.setLevel(before)
+            logging.captureWarnings(False)
+            root.removeHandler(others)
+
+    def _line_of_other(self, record: logging.LogRecord) -> None:
+        said = words_of_spider(record)
+        facts = {"logger": record.name, "message": said["message"], "job": said["job"]}
+        told = {name: value for name, value in facts.items() if value}
+        self._write({"level": record.levelname.lower(), "event": "Logged", "at": iso(record.created), **told})
 
     def line_of_spider(self, record: logging.LogRecord) -> None:
-        try:
-            message = record.getMessage()
-        except Exception:  # its arguments do not fit its format; that must not end the callback
-            message = f"{record.msg} {record.args!r}"
-        if record.exc_info:
-            message = f"{message}\n{logging.Formatter().formatException(record.exc_info)}"
-        facts = {
-            "spider": getattr(record, "spider", record.name.removeprefix(f"{SPIDERS}.")),
-            "job": getattr(record, "job", ""),
-            "url": getattr(record, "page", ""),
-            "message": message[:LONGEST_LINE],
-        }
-        told = {name: str(value) for name, value in facts.items() if value}
+        told = {name: value for name, value in words_of_spider(record).items() if value}
         self._write({"level": record.levelname.lower(), "event": "Logged", "at": iso(record.created), **told})
 
     def summary(self) -> None:
@@ -102,7 +117,7 @@ class JsonLog:
                 "items": counts.items,
                 "items_per_second": round((counts.items - self._items_then) / span, 2),
                 "bytes": counts.bytes,
-                "tokens": round(counts.tokens, 3),
+                "credits": round(counts.credits, 3),
                 "blocked": counts.blocked,
                 "retries": counts.retries,
                 "dead": sum(counts.reasons.values()),
@@ -131,13 +146,80 @@ class JsonLog:
             self._closed = True
 
 
-class _SpiderLines(logging.Handler):
-    def __init__(self, log: JsonLog) -> None:
-        super().__init__()
-        self._log = log
+@contextmanager
+def hearing_spiders(hear: Callable[[logging.LogRecord], None], *, replaces: bool = False) -> Iterator[None]:
+    """Inside the block, `hear` is given every line that spiders log (`self.log`), from level info on. Unless it
+    `replaces` what else is done with them, that goes on as if nobody heard: at the levels that the program has set."""
+    logger = logging.getLogger(SPIDERS)
+    handler = _SpiderLines(hear, replaces=replaces, before=logger.level, shows=logger.getEffectiveLevel())
+    logger.addHandler(handler)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+    logger.propagate = replaces and logger.propagate
+    try:
+        yield
+    finally:
+        was_first = next(one for one in logger.handlers if isinstance(one, _SpiderLines)) is handler
+        logger.removeHandler(handler)
+        others = [one for one in logger.handlers if isinstance(one, _SpiderLines)]
+        if not others:
+            logger.setLevel(handler.before)
+        elif was_first:  # the next one outlives it, and takes its place
+            others[0].before, others[0].shows = handler.before, handler.shows
+        logger.propagate = all(one.replaces for one in others)
+
+
+def words_of_spider(record: logging.LogRecord) -> dict[str, str]:
+    """What a line of a spider says, and of which spider, job and page; "" for what it does not say."""
+    try:
+        message = record.getMessage()
+    except Exception:  # its arguments do not fit its format; that must not end the callback
+        message = f"{record.msg} {record.args!r}"
+    if record.exc_info:
+        message = f"{message}\n{logging.Formatter().formatException(record.exc_info)}"
+    return {
+        "spider": str(getattr(record, "spider", record.name.removeprefix(f"{SPIDERS}."))),
+        "job": str(getattr(record, "job", "")),
+        "url": str(getattr(record, "page", "")),
+        "message": message[:LONGEST_LINE],
+    }
+
+
+class _OtherLines(logging.Handler):
+    """Lines of everything but spiders."""
+
+    def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._hear = hear
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._log.line_of_spider(record)
+        if not record.name.startswith(SPIDERS):
+            self._hear(record)
+
+
+class _SpiderLines(logging.Handler):
+    """`before` is the level that was set, `shows` the one from which on lines were shown."""
+
+    def __init__(self, hear: Callable[[logging.LogRecord], None], *, replaces: bool, before: int, shows: int) -> None:
+        super().__init__()
+        self._hear = hear
+        self.replaces = replaces
+        self.before = before
+        self.shows = shows
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._hear(record)
+        logger = logging.getLogger(SPIDERS)
+        others = [one for one in logger.handlers if isinstance(one, _SpiderLines)]
+        first = next((one for one in others if not one.replaces), None)
+        if first is not self or record.levelno < self.shows or logger.parent is None:
+            return  # what replaces the others lets lines go on by itself; of several one passes them on
+        if logger.parent.hasHandlers() or not any(one.replaces for one in others):
+            logger.parent.callHandlers(record)
+
+
+def level_of(event: events.Event) -> str:
+    return _LEVELS.get(type(event).__name__, "info")
 
 
 def iso(at: float) -> str:

@@ -17,7 +17,7 @@ from ..errors import ParseFailed
 from ..model.item import AnyItem, safe_text, type_name
 from ..model.record import RecordIdentity, Tally, day_of
 from ..process.signals import is_cancellation
-from ..settings.tables import Quality
+from ..settings.quality_tables import QualityTable
 from .quality_rules import PRICES, Fault, Rule, faults_of, fill_of, own_faults, values_of
 
 # One inspected item: its type, its fields, which of them are filled, its faults, and the habits it completed.
@@ -117,7 +117,7 @@ class Inspector:
     def __init__(
         self,
         spider: str,
-        terms: Quality,
+        terms: QualityTable,
         *,
         rules: Sequence[Rule] = (),
         habits: Habits | None = None,

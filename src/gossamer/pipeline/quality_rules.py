@@ -21,7 +21,7 @@ import msgspec
 from ..errors import ParseFailed
 from ..model.item import AnyItem, type_name
 from ..model.money import Money
-from ..settings.tables import Quality
+from ..settings.quality_tables import QualityTable
 
 TITLES = frozenset({"title", "name", "headline"})
 PRICES = frozenset({"price", "sale_price", "regular_price", "list_price"})
@@ -82,7 +82,7 @@ def price_of(values: Mapping[str, Any]) -> Money | None:
 
 def faults_of(
     item: AnyItem,
-    terms: Quality,
+    terms: QualityTable,
     *,
     values: Mapping[str, Any] | None = None,
     before: Mapping[str, Any] | None = None,
@@ -128,7 +128,7 @@ def _title_faults(titles: Iterable[str], values: Mapping[str, Any]) -> Iterator[
 
 
 def _price_faults(
-    prices: Iterable[str], values: Mapping[str, Any], terms: Quality, before: Mapping[str, Any] | None
+    prices: Iterable[str], values: Mapping[str, Any], terms: QualityTable, before: Mapping[str, Any] | None
 ) -> Iterator[Fault]:
     for field in prices:
         money = _money(values[field], values)
@@ -156,7 +156,7 @@ def _jump(now: Money, before: Money | None, factor: float) -> Iterator[Fault]:
         yield Fault("price", "price-jump", f"price is {now}, but was {before} before")
 
 
-def _other_faults(values: Mapping[str, Any], terms: Quality) -> Iterator[Fault]:
+def _other_faults(values: Mapping[str, Any], terms: QualityTable) -> Iterator[Fault]:
     for field in RATINGS & values.keys():
         rating = _number(values[field])
         if rating is not None and not (rating.is_finite() and 0 <= rating <= _exactly(terms.rating_max)):

@@ -17,13 +17,15 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from ..errors import ParseFailed
+from ..model.failure_groups import fold
 from ..model.item import (
     AnyItem,
     Item,
     KeyedDict,
     content_hash,
     declared_key,
-    item_data,
+    in_own_order,
+    item_content,
     on_fault_of,
     own_url,
     safe_text,
@@ -31,14 +33,16 @@ from ..model.item import (
     type_name,
     validate,
 )
-from ..model.item_account import LONGEST_EXAMPLE, Conflict, ItemCounts, OnFault, add_reasons
+from ..model.item_account import LONGEST_EXAMPLE, REASON_OF_STEP, Conflict, ItemCounts, OnFault, add_reasons
 from ..model.record import ItemSchema, Record, RecordIdentity, Tally
+from ..model.route import FetchOptions
 from ..model.url import UrlRules, site_of
 from ..process.signals import is_cancellation
 from .clean import clean
 from .inspection import Inspection, Inspector, failure_in
 from .quality_rules import is_filled, values_of
 
+_UNLINKED = FetchOptions(unlinked=True)  # a plain GET of a start page
 MARK_BYTES = 5  # of a fingerprint, in the key of an item without one
 ON_FAULT_STEP = "on_fault"  # the step that drops faulty items
 MOST_FAULTS = 50  # listed for a page that fails because of them
@@ -54,9 +58,10 @@ class PageLike(Protocol):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """A step returns this to leave an item out."""
+    """A step returns this to leave an item out. `step` is counted in place of the step's own name."""
 
     reason: str
+    step: str = ""
 
 
 Step: TypeAlias = Callable[..., Any]  # (item, page) -> item | Drop | None, plain or async
@@ -105,10 +110,11 @@ class Piped(msgspec.Struct, frozen=True):
 
 
 def _reasons(dropped: list[Dropped]) -> dict[str, int]:
-    """By step and reason; a step may give each item its own, and of these only the first ones are named."""
+    """By step and reason, without the values in it: a step may name each item."""
     reasons: dict[str, int] = {}
-    for name, count in Counter(safe_text(f"{one.step}: {one.reason}"[:LONGEST_REASON]) for one in dropped).items():
-        add_reasons(reasons, {name: count})
+    for (step, reason), count in Counter((one.step, one.reason) for one in dropped).items():
+        name = f"{step}{REASON_OF_STEP}{fold(reason)}"[:LONGEST_REASON]
+        add_reasons(reasons, {safe_text(name): count})
     return reasons
 
 
@@ -192,7 +198,7 @@ class Pipeline:
                 refused += self._refuse(found, inspection, winners, dropped, page)
         records: list[Record] = []
         schemas: dict[str, ItemSchema] = {}
-        for (type_, _, key), (item, data) in winners.items():
+        for (type_, _, key), (item, content) in winners.items():
             schema = schema_of(item)
             if schema is not None:
                 schemas[schema.id] = schema
@@ -203,8 +209,8 @@ class Pipeline:
                 url=page.url,
                 job=job,
                 spider=spider,
-                data=data,
-                content_hash=content_hash(data),
+                data=in_own_order(item, content),
+                content_hash=content_hash(content),
                 scraped_at=now,
                 schema=schema.id if schema is not None else "",
             )
@@ -226,7 +232,7 @@ class Pipeline:
         """What stands for the page in the key of an item without one: its URL, and for a request that is more than a
         plain GET what tells it from others for this URL."""
         place = safe_text(url)
-        if request is None or self._rules.fingerprint(request[0]) == request[1]:
+        if request is None or request[1] in (self._rules.fingerprint(request[0], how) for how in (None, _UNLINKED)):
             return place
         return f"{place} {request[1][:MARK_BYTES].hex()}"
 
@@ -277,8 +283,8 @@ class Pipeline:
                 what = f"The pipeline step {name} failed on an item ({type_name(item)}) of {page.url}"
                 raise failure_in(what, error) from error
             if result is None or isinstance(result, Drop):
-                reason = result.reason if result is not None else "the step returned nothing"
-                dropped.append(Dropped(name, reason, type_name(item)))
+                result = result or Drop("the step returned nothing")
+                dropped.append(Dropped(result.step or name, result.reason, type_name(item)))
                 return None
             if not isinstance(result, Item | dict):
                 raise ParseFailed(
@@ -326,7 +332,7 @@ class _Winners:
         self.example: Conflict | None = None
 
     def add(self, item: AnyItem) -> None:
-        data, type_ = item_data(item), type_name(item)
+        content, type_ = item_content(item), type_name(item)
         key = declared_key(item)
         if not key:
             own = own_url(item)
@@ -334,13 +340,13 @@ class _Winners:
                 own = self._place()
             key = own or (item.place if isinstance(item, KeyedDict) else "") or self._place()
             places = self._places.setdefault((type_, key), {})
-            place = places.setdefault(data, len(places) + 1)
+            place = places.setdefault(content, len(places) + 1)
             if place > 1:
                 key = f"{key} #{place}"
         identity = (type_, self._site, key)
         rival = self.found.get(identity)
         if rival is not None:
-            if rival[1] == data:
+            if rival[1] == content:
                 self.equal += 1
                 return
             self.conflict += 1
@@ -349,7 +355,7 @@ class _Winners:
                 self.example = Conflict(type=type_, key=key[:LONGEST_EXAMPLE], url=where)
             if _filled(item) < _filled(rival[0]):
                 return
-        self.found[identity] = (item, data)
+        self.found[identity] = (item, content)
 
 
 def _filled(item: AnyItem) -> int:

@@ -13,7 +13,6 @@ import fcntl
 import mmap
 import os
 import struct
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -40,6 +39,8 @@ class BlackBox:
     @classmethod
     def new(cls, fate: str = "") -> BlackBox:
         """An empty box for the next process. `fate` is what happened to the last one. Raises OSError."""
+        import tempfile  # here: commands that only look have no box
+
         with tempfile.TemporaryFile() as file:
             file.truncate(_SIZE)
             box = cls(os.dup(file.fileno()))

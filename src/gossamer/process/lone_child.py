@@ -14,16 +14,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
 from .black_box import PARENT, PULSE_VARIABLE, BlackBox, Crew
-from .supervisor import HEEDED, PR_SET_PDEATHSIG, ChildSlot, Death, Start, Supervisor
+from .supervisor import HEEDED, PR_SET_PDEATHSIG, RESTARTED, ChildSlot, Death, Start, Supervisor
 
 ON_PURPOSE = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE))
-WATCHED = ("crawl", "worker")  # commands that work through pages
 SHOWN_AGAIN = b"\r\x1b[2K\x1b[?25h"  # clears an abandoned progress line, and shows the cursor
 SPURIOUS = 3  # deaths of an only child in a row that no page explains
 MOST_PROCESSES = 64
@@ -40,6 +39,9 @@ class _LoneSupervisor(Supervisor):
         self._first = slots[0]
 
     def _follows(self, slot: ChildSlot, death: Death) -> bool:
+        if death.code == RESTARTED:
+            slot.fate, slot.unexplained = "", 0
+            return True
         began = death.began or (PARENT.crew is not None and PARENT.crew.job != "")  # another one of the crew began
         killed = PARENT.crew is not None and death.code < 0  # while the others wait for it, or go on without it
         if death.in_order or not (began or killed) or (death.code < 0 and -death.code in ON_PURPOSE):
@@ -54,7 +56,9 @@ class _LoneSupervisor(Supervisor):
         if not began:  # without a fate: the next one begins the crawl, and does not continue it
             self._tell(f"Process {death.pid} {fate} before it began to work. Another one starts.")
             return True
-        slot.fate = f"The process {fate}. Another one goes on; the pages it had in hand are tried apart from others."
+        slot.fate = (
+            f"The process {fate}. Another one goes on; the pages it had in progress are tried apart from others."
+        )
         return True
 
     def _close(self, slot: ChildSlot, death: Death) -> None:
@@ -65,13 +69,13 @@ class _LoneSupervisor(Supervisor):
                 self.stop()
 
 
-def is_watched(arguments: list[str]) -> bool:
-    """Does the command work on pages in this process? Children of a supervisor have theirs."""
+def is_watched(arguments: list[str], verbs: Collection[str]) -> bool:
+    """Does the command, one of these verbs, work on pages in this process? Children of a supervisor have theirs."""
     verb = next((word for word in arguments if not word.startswith("-")), "")
     supervises = verb == "worker" and any(word.startswith("--processes") for word in arguments)
     return (
         sys.platform == "linux"
-        and verb in WATCHED
+        and verb in verbs
         and not supervises
         and "--help" not in arguments
         and PULSE_VARIABLE not in os.environ

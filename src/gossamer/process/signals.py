@@ -1,5 +1,5 @@
-"""How work is stopped: SIGINT and SIGTERM for commands that finish the pages in hand, signals to our own processes, and
-cancellation of tasks."""
+"""How work is stopped: SIGINT and SIGTERM for commands that finish the pages in progress, signals to our own processes,
+and cancellation of tasks."""
 
 from __future__ import annotations
 

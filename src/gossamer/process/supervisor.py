@@ -34,11 +34,12 @@ TICK = 1.0  # seconds between two checks of the children
 ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
 LAST_WORD = timedelta(seconds=2)  # how long a child has to end after a second signal
 SILENCE = timedelta(seconds=30)  # a child that is silent for this long hangs
-GRACE = timedelta(seconds=20)  # for closing the stores, after the time for pages in hand
+GRACE = timedelta(seconds=20)  # for closing the stores, after the time for pages in progress
 HEALTHY = timedelta(seconds=60)  # a child that lived this long did not die of a failed start
 
 MISCONFIGURED = 2  # exit code of a child that fails in the same way until somebody changes something
 DRAINED = 3  # exit code of a child that was asked to go: it is not replaced
+RESTARTED = 75  # exit code of a child that was asked to make way for a new one; no outcome of a crawl has it
 HEEDED = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1
 
@@ -119,7 +120,7 @@ class ChildSlot:
     """A slot for one child and its successors, which are all started in the same way.
 
     `silence` is how long one may be silent; None: as long as its black box says. `drain_within` is how long the pages
-    in hand may take when all stop; None: unlimited.
+    in progress may take when all stop; None: unlimited.
     """
 
     def __init__(
@@ -291,9 +292,13 @@ class Supervisor:
             slot.start_at = time.monotonic() + slot.pause_after(None, self._backoff).total_seconds()
             return True
         self._unstartable = ""
+        # A signal is passed on once, by its handler or here: a second one would end a child that drains. A fork has
+        # blocked the signals already.
+        signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+        too_late = self._stopping  # to be signalled with the others
         slot.child = Child(pid, poll, pulse, box)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)  # a fork blocks them until the child is known here
-        if self._stopping:  # it came too late to be signalled with the others
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+        if too_late:
             slot.child.signal(signal.SIGTERM)
         return True
 
@@ -339,6 +344,9 @@ class Supervisor:
             self._spares -= slot.is_spare
             self._tell(f"{slot.name.capitalize()} {death.pid} was asked to drain and has ended; it is not replaced.")
             return False
+        if death.code == RESTARTED:
+            self._tell(f"{slot.name.capitalize()} {death.pid} was asked to restart: another one starts in its place.")
+            return True
         slot.is_misconfigured = death.code == MISCONFIGURED  # the child has said why
         if slot.is_misconfigured and not any(one.works() for one in self._slots):
             self.code = 1

@@ -5,5 +5,5 @@ router.py        one page's route over the ladder; site_memory.py: what this pro
 budget.py        what routes cost, and the limits on it
 blocks.py        is this the page, or a block in its place? block_signs.py: the table of signs
 contract.py      what all workers share: learned routes and budgets
-proxies/         pools of exits: rotation, health, bans
+proxies/         pools of proxies: rotation, health, bans
 """

@@ -22,15 +22,15 @@ import msgspec
 FORBIDDEN, RATE, CHALLENGE, CAPTCHA, LOGIN, SHELL, SHRUNK = KINDS = (
     "forbidden", "rate", "challenge", "captcha", "login", "shell", "shrunk",
 )  # fmt: skip
-SLOW, EXIT, RENDER, IDENTITY = CURES = ("slow", "exit", "render", "identity")
+SLOW, PROXY, RENDER, IDENTITY = CURES = ("slow", "proxy", "render", "identity")
 CURE_OF = {
-    FORBIDDEN: EXIT,
+    FORBIDDEN: PROXY,
     RATE: SLOW,
     CHALLENGE: RENDER,
-    CAPTCHA: EXIT,
+    CAPTCHA: PROXY,
     LOGIN: IDENTITY,
     SHELL: RENDER,
-    SHRUNK: EXIT,
+    SHRUNK: PROXY,
 }
 
 

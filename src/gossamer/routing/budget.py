@@ -1,6 +1,6 @@
-"""What routes cost, and the hard limits on it: tokens are taken before a request leaves, unused ones are returned.
+"""What routes cost, and the hard limits on it: credits are taken before a request leaves, unused ones are returned.
 
-If a worker dies in between, its tokens stay taken: no limit is ever exceeded, but one may be reached a little early.
+If a worker dies in between, its credits stay taken: no limit is ever exceeded, but one may be reached a little early.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .contract import Bound, BudgetBook
 
 LONGEST_WAIT = timedelta(minutes=30)  # for a page whose budget is spent, before it is tried again
 JOB_WAIT = timedelta(minutes=10)
-FOR_CHANGE = timedelta(seconds=5)  # how long a page waits for tokens that others return
+FOR_CHANGE = timedelta(seconds=5)  # how long a page waits for credits that others return
 ASK_AGAIN = timedelta(milliseconds=200)
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that may be spent; None means no limit."""
+    """Credits that may be spent; None means no limit."""
 
     job: float | None = None
     day: float | None = None
@@ -33,7 +33,7 @@ _NO_BUDGETS = Budgets()
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """Tokens taken for one request, and from which budgets."""
+    """Credits taken for one request, and from which budgets."""
 
     route: Route
     taken: float
@@ -41,7 +41,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 def yesterday(clock: Clock) -> str:
-    """The day before today, in the names of budgets. Tokens taken before midnight may be returned after it."""
+    """The day before today, in the names of budgets. Credits taken before midnight may be returned after it."""
     return (datetime.fromtimestamp(clock.now(), UTC) - timedelta(days=1)).date().isoformat()
 
 
@@ -52,7 +52,7 @@ def bounds_for(budgets: Budgets, *, job: str, site: str, day: str) -> list[Bound
 
 
 class BudgetKeeper:
-    """Takes and returns tokens for one job. `budgets_for(site)` says what may be spent there."""
+    """Takes and returns credits for one job. `budgets_for(site)` says what may be spent there."""
 
     def __init__(
         self, book: BudgetBook, job: str, budgets_for: Callable[[str], Budgets], clock: Clock, *, max_body: int

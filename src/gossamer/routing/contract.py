@@ -2,7 +2,7 @@
 
 Every verb is atomic. Times are those of the backend's shared clock.
 How they fail: BackendUnavailable; with a server, it is then unknown whether the call took effect.
-How they recover: call again. Learning something twice is refused the second time; taking tokens twice makes a limit be
+How they recover: call again. Learning something twice is refused the second time; taking credits twice makes a limit be
 reached early. It is never exceeded.
 """
 
@@ -56,26 +56,26 @@ class RouteBook(Protocol):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The limit of one budget, in tokens. Its name says what it is for: `job/3`, `day/2026-11-15`."""
+    """The limit of one budget, in credits. Its name says what it is for: `job/3`, `day/2026-11-15`."""
 
     budget: str
     limit: float
 
 
 class BudgetBook(Protocol):
-    """Spent tokens, by budget. A hard limit: whatever workers do at the same moment, it is never exceeded."""
+    """Spent credits, by budget. A hard limit: whatever workers do at the same moment, it is never exceeded."""
 
-    async def take(self, tokens: float, bounds: Sequence[Bound]) -> str | None:
-        """Take tokens from all the budgets or from none. None if they were taken, else the name of the first budget
+    async def take(self, credits: float, bounds: Sequence[Bound]) -> str | None:
+        """Take credits from all the budgets or from none. None if they were taken, else the name of the first budget
         with too few left. 0 can always be taken. Raises ValueError for an invalid amount."""
         ...
 
-    async def give_back(self, tokens: float, budgets: Sequence[str]) -> None:
-        """Return unused tokens. Never goes below zero; a deleted budget stays deleted."""
+    async def give_back(self, credits: float, budgets: Sequence[str]) -> None:
+        """Return unused credits. Never goes below zero; a deleted budget stays deleted."""
         ...
 
     async def spent(self) -> dict[str, float]:
-        """Every budget with its spent tokens, by name."""
+        """Every budget with its spent credits, by name."""
         ...
 
     async def forget_budgets(self, before: str) -> int:

@@ -27,7 +27,7 @@ class RouteTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     ladder: tuple[Route, ...] = (DIRECT,)
     learns: bool = True
-    max_exits: int = 5  # of a pool that may refuse a page in one visit
+    max_proxies: int = 5  # of a pool that may refuse a page in one visit
     recheck: float = 1800.0  # seconds
     max_recheck: float = 86_400.0
 
@@ -92,7 +92,7 @@ def _check_table(
         if table.vendor not in vendors:
             raise refuse(f"vendor = {table.vendor!r} is not a [managed] table. {_known(vendors)}")
         if table.pool:
-            raise refuse("a managed API chooses its own exits; leave out pool.")
+            raise refuse("a managed API chooses its own proxies; leave out pool.")
     elif table.vendor:
         raise refuse('vendor is for transport = "managed".')
     if table.profile and table.transport != PROFILE:
@@ -165,7 +165,7 @@ def wished(
         own = tuple(rung for rung in rungs if rung.pool == pool)
         rungs = own or tuple(_through(rung, pool) for rung in rungs if rung.transport != MANAGED)[:1]
         if not rungs:
-            raise Misconfigured(f"proxy_pool = {pool!r} cannot be used with a managed API, which has its own exits.")
+            raise Misconfigured(f"proxy_pool = {pool!r} cannot be used with a managed API, which has its own proxies.")
     return rungs
 
 

@@ -1,9 +1,9 @@
 """From a task to the cheapest route that lets its page through.
 
 `Router` is shared by all pages of a job in one process. A `PageRoute` is the route of one page: which rung of the
-ladder it is on, through which exit it leaves, what it costs, and what its result teaches.
+ladder it is on, through which proxy it leaves, what it costs, and what its result teaches.
 
-What it does: plans the rungs that a page may take (ladder.py decides), takes an exit if the route has a pool, pays for
+What it does: plans the rungs that a page may take (ladder.py decides), takes a proxy if the route has a pool, pays for
 each request, and records the result, so that all workers profit.
 How it fails: RouteFailed if no request can leave at the moment; Misconfigured if no route fits the task.
 How it recovers: learned routes are in the shared state. While that does not answer, the last known ones count.
@@ -20,12 +20,12 @@ from typing import Protocol
 import msgspec
 
 from ..clock import Clock
-from ..errors import AllExitsRest, BackendUnavailable, NoRoute
+from ..errors import AllProxiesRest, BackendUnavailable, NoRoute
 from ..fetch.contract import Gate, Response
 from ..fetch.cookies import CookieJar
 from ..fetch.open_route import OpenRoute, Transports
 from ..fetch.robots import BeforeSend
-from ..model.route import DIRECT, Exit, ExitOutcome, Route
+from ..model.route import DIRECT, Proxy, ProxyOutcome, Route
 from ..model.task import LANE_ONLY, Task
 from .budget import BudgetKeeper, Receipt
 from .contract import LearnedRoute, RouteBook
@@ -42,22 +42,21 @@ from .ladder import (
     wants_probe,
     wished,
 )
-from .patterns import pattern_of
 from .proxies.pools import LONGEST_WAIT, Pools
-from .site_memory import SiteMemory, remember
+from .site_memory import SiteMemory, pattern_of, remember
 
 LATE_TRIES = 2  # a page that failed this often begins a rung higher: silence may be a block too, but proves none
-EXITS_AT_MOST = 3  # exits that may fail for one page, one after the other
-PATIENT_RESTS = 5  # rests of all exits for a site during which its pages use up no attempts: half an hour, usually
+PROXIES_AT_MOST = 3  # proxies that may fail for one page, one after the other
+PATIENT_RESTS = 5  # rests of all proxies for a site during which its pages use up no attempts: half an hour, usually
 
 
 class SessionJars(Protocol):
-    """The cookies of named sessions: the same for every route and every exit."""
+    """The cookies of named sessions: the same for every route and every proxy."""
 
     def jar(self, session: str) -> CookieJar: ...
 
     def visitor(self, session: str) -> str:
-        """The name under which the session's exit is chosen."""
+        """The name under which the session's proxy is chosen."""
         ...
 
 
@@ -70,7 +69,7 @@ class RouteNotServed(Exception):
 
 
 class Router:
-    """One per job and process. Without `exits`, routes through a pool cannot be used; without a `book`, nothing is
+    """One per job and process. Without `proxies`, routes through a pool cannot be used; without a `book`, nothing is
     learned; without a `budget`, nothing is paid. `for_files`: files are fetched, which need no browser."""
 
     def __init__(
@@ -80,7 +79,7 @@ class Router:
         routes: Mapping[str, Route],
         transports: Transports,
         clock: Clock,
-        exits: Pools | None = None,
+        proxies: Pools | None = None,
         book: RouteBook | None = None,
         budget: BudgetKeeper | None = None,
         serves: frozenset[str] | None = None,
@@ -90,7 +89,7 @@ class Router:
         self.terms_for = terms_for
         self.routes = routes
         self.transports = transports
-        self.exits = exits
+        self.proxies = proxies
         self.budget = budget
         self.clock = clock
         self.memory = SiteMemory(book, clock)
@@ -131,18 +130,18 @@ class Router:
         return page
 
     def visitor(self, session: str | None) -> str | None:
-        """The name under which the exit of a session is chosen."""
+        """The name under which the proxy of a session is chosen."""
         return session if session is None or self.sessions is None else self.sessions.visitor(session)
 
     def serves(self, route: Route) -> bool:
         return self._serves is None or route.transport in self._serves or route.name in self._serves
 
-    def jar_for(self, route: Route, exit: Exit | None, session: str | None, apart: str = "") -> CookieJar:
-        """The cookies of one identity: a visitor with another exit or another look is a different one, unless it has a
+    def jar_for(self, route: Route, proxy: Proxy | None, session: str | None, apart: str = "") -> CookieJar:
+        """The cookies of one identity: a visitor with another proxy or another look is a different one, unless it has a
         name. Requests that are kept `apart` are separate visitors."""
         if session is not None and self.sessions is not None:
             return self.sessions.jar(session)
-        key = (route.name, exit.identity if exit is not None else "", session or apart)
+        key = (route.name, proxy.identity if proxy is not None else "", session or apart)
         jar = self._jars.get(key)
         if jar is None:
             jar = CookieJar(clock=self.clock)
@@ -174,15 +173,15 @@ class PageRoute:
         self._learned = learned
         self._take_rung(0)
         self._blocked: list[tuple[Route, str]] = []  # rungs that were blocked, and why
-        self._avoid: frozenset[str] = frozenset()  # exits that failed for this page
-        self._exits_tried = 0  # on the current rung; a pool may have only one exit, so names do not count
-        self._refused: list[Exit] = []  # exits through which the site refused the page, on the current rung
-        self._next_exit: Exit | None = None  # for the next attempt, if it was taken already
+        self._avoid: frozenset[str] = frozenset()  # proxies that failed for this page
+        self._proxies_tried = 0  # on the current rung; a pool may have only one proxy, so names do not count
+        self._refused: list[Proxy] = []  # proxies through which the site refused the page, on the current rung
+        self._next_proxy: Proxy | None = None  # for the next attempt, if it was taken already
         self._receipts: list[Receipt] = []
         self._received: list[int] = []  # bytes received for each receipt
         self._gates: list[Gate | None] = []  # of the request for each receipt
         self._bytes = 0  # of the current attempt
-        self.exit: Exit | None = None  # of the current attempt
+        self.proxy: Proxy | None = None  # of the current attempt
         self.cost = 0.0
 
     def _take_rung(self, place: int) -> None:
@@ -194,18 +193,23 @@ class PageRoute:
         return self._place == len(self._plan.rungs) - 1
 
     @property
+    def is_only(self) -> bool:
+        """Whether there is one route to the site."""
+        return len(self._terms.ladder) == 1
+
+    @property
     def lane(self) -> str | None:
         """Where the page should wait if it cannot go on now, so that it is not blocked below once more."""
         climbed = self._place > 0 and not self._wished and self.route.name in self._router.routes
         return LANE_ONLY + self.route.name if climbed else None
 
     async def open(self) -> OpenRoute:
-        """Prepare the current rung for requests. Raises RouteNotServed, AllExitsRest, MissingExtra, Misconfigured,
+        """Prepare the current rung for requests. Raises RouteNotServed, AllProxiesRest, MissingExtra, Misconfigured,
         NoRoute."""
         router, route, task = self._router, self.route, self._task
         if not router.serves(route):
             raise RouteNotServed(LANE_ONLY + (route.name if route.name in router.routes else route.transport))
-        self.cost, self._bytes, self.exit = 0.0, 0, None
+        self.cost, self._bytes, self.proxy = 0.0, 0, None
         robots = await router.transports.for_robots(route)
         pages = robots if router.for_files else await router.transports.for_pages(route)
         if route is DIRECT and not task.how:
@@ -214,25 +218,25 @@ class PageRoute:
             )
         options = task.options()
         if route.pool is not None:
-            if router.exits is None:
+            if router.proxies is None:
                 raise NoRoute(f"{task.site} is reached through proxy pool {route.pool}, which is not available here.")
-            taken, self._next_exit = self._next_exit, None
-            self.exit = taken or await self._take_exit(router.exits, route.pool)
+            taken, self._next_proxy = self._next_proxy, None
+            self.proxy = taken or await self._take_proxy(router.proxies, route.pool)
         return OpenRoute(
             transport=pages,
             robots_transport=robots,
-            jar=router.jar_for(route, self.exit, options.session, options.apart),
+            jar=router.jar_for(route, self.proxy, options.session, options.apart),
             route=route,
-            exit=self.exit,
+            proxy=self.proxy,
             others_left=self._may_try_another(),
             render=options.render,
             country=task.country,
             meter=self._count,
         )
 
-    async def _take_exit(self, exits: Pools, pool: str, *, untried: bool = False) -> Exit:
+    async def _take_proxy(self, proxies: Pools, pool: str, *, untried: bool = False) -> Proxy:
         task = self._task
-        return await exits.take(
+        return await proxies.take(
             pool,
             site=task.site,
             fingerprint=task.fingerprint,
@@ -244,16 +248,16 @@ class PageRoute:
         )
 
     def _may_try_another(self) -> bool:
-        """May the page go on through another exit of this rung, if the site refuses the current one?"""
-        exits = self._router.exits
-        if self.exit is None or exits is None or len(self._refused) + 1 >= self._terms.max_exits:
+        """May the page go on through another proxy of this rung, if the site refuses the current one?"""
+        proxies = self._router.proxies
+        if self.proxy is None or proxies is None or len(self._refused) + 1 >= self._terms.max_proxies:
             return False
-        return exits.has_others(self.exit, self._task.site, self._avoid)
+        return proxies.has_others(self.proxy, self._task.site, self._avoid)
 
     # -- what it costs ---------------------------------------------------------------------------------------------
 
     def paid(self, before_send: BeforeSend) -> BeforeSend:
-        """Wraps `before_send` for the current attempt: the tokens are taken first, then the request gets its gate."""
+        """Wraps `before_send` for the current attempt: the credits are taken first, then the request gets its gate."""
         budget = self._router.budget
         if budget is None:
             return before_send
@@ -297,7 +301,7 @@ class PageRoute:
         try:
             return await budget.settle(receipt, received, charged)
         except BackendUnavailable:
-            # Tokens taken in excess stay taken. The page is worth more than a few tokens.
+            # Credits taken in excess stay taken. The page is worth more than a few credits.
             return receipt.route.cost(received) if received is not None else 0.0
 
     # -- how it went -----------------------------------------------------------------------------------------------
@@ -362,51 +366,51 @@ class PageRoute:
                 await self._compare()
 
     def served(self, response: Response) -> None:
-        """The exit, if there is one, worked."""
-        self._report(ExitOutcome.OK, response)
+        """The proxy, if there is one, worked."""
+        self._report(ProxyOutcome.OK, response)
 
     def refused(self, words: str, response: Response | None, status: int) -> bool:
-        """The site refuses this visitor, or this page to everybody. True if it is known to be the page, because exits
+        """The site refuses this visitor, or this page to everybody. True if it is known to be the page, because proxies
         that it was refused to serve others.
 
-        A refusal alone is not held against the exit. It rests for this site when the page gets through another, when
+        A refusal alone is not held against the proxy. It rests for this site when the page gets through another, when
         several pages in a row are refused to it, or when it asked too often.
         """
-        exits, task = self._router.exits, self._task
-        if self.exit is None or exits is None:
+        proxies, task = self._router.proxies, self._task
+        if self.proxy is None or proxies is None:
             return False
-        if exits.is_the_pages_fault(self.exit, task.site, task.fingerprint):
-            self._report(ExitOutcome.OK, response)
+        if proxies.is_the_pages_fault(self.proxy, task.site, task.fingerprint):
+            self._report(ProxyOutcome.OK, response)
             return True
-        self._report(ExitOutcome.BANNED if status == 429 else ExitOutcome.REFUSED, response, words)
-        self._refused.append(self.exit)
+        self._report(ProxyOutcome.BANNED if status == 429 else ProxyOutcome.REFUSED, response, words)
+        self._refused.append(self.proxy)
         return False
 
     def _ban_refused(self) -> None:
-        """The page got through the current exit: the ones that it was refused to before are to blame."""
-        exits, refused = self._router.exits, self._refused
+        """The page got through the current proxy: the ones that it was refused to before are to blame."""
+        proxies, refused = self._router.proxies, self._refused
         self._refused = []
-        for one in refused if exits is not None else ():
-            assert exits is not None
-            if self.exit is not None and one.name != self.exit.name:
-                words = f"{self._task.site} served a page to another exit that it refused to this one"
-                exits.report(one, ExitOutcome.BANNED, site=self._task.site, times=0, words=words)
+        for one in refused if proxies is not None else ():
+            assert proxies is not None
+            if self.proxy is not None and one.name != self.proxy.name:
+                words = f"{self._task.site} served a page to another proxy that it refused to this one"
+                proxies.report(one, ProxyOutcome.BANNED, site=self._task.site, times=0, words=words)
 
-    def exit_failed(self, words: str) -> None:
-        """The exit refused, hung up or is unreachable."""
-        self._report(ExitOutcome.FAILED, None, words)
+    def proxy_failed(self, words: str) -> None:
+        """The proxy refused, hung up or is unreachable."""
+        self._report(ProxyOutcome.FAILED, None, words)
 
-    def _report(self, outcome: ExitOutcome, response: Response | None, words: str = "") -> None:
-        exits = self._router.exits
-        if self.exit is None or exits is None:
+    def _report(self, outcome: ProxyOutcome, response: Response | None, words: str = "") -> None:
+        proxies = self._router.proxies
+        if self.proxy is None or proxies is None:
             return
-        exits.report(
-            self.exit,
+        proxies.report(
+            self.proxy,
             outcome,
             site=self._task.site,
             seconds=response.seconds if response is not None else 0.0,
             received=max(self._bytes, response.wire_bytes if response is not None else 0),
-            tokens=self.cost,
+            credits=self.cost,
             words=words,
             fingerprint=self._task.fingerprint,
         )
@@ -445,48 +449,48 @@ class PageRoute:
         if self._terms.learns:
             memory.begin_climb(self._pattern, self)
         self._take_rung(higher)
-        self._avoid, self._exits_tried, self._refused = frozenset(), 0, []
+        self._avoid, self._proxies_tried, self._refused = frozenset(), 0, []
         return True
 
-    def another_exit(self) -> bool:
-        """True if the same rung may be tried once more, through another exit if there is one."""
-        if self.exit is None:
+    def another_proxy(self) -> bool:
+        """True if the same rung may be tried once more, through another proxy if there is one."""
+        if self.proxy is None:
             return False
-        self._avoid |= {self.exit.name}
-        self._exits_tried += 1
-        return self._exits_tried < EXITS_AT_MOST
+        self._avoid |= {self.proxy.name}
+        self._proxies_tried += 1
+        return self._proxies_tried < PROXIES_AT_MOST
 
-    async def next_exit(self) -> bool:
-        """The site refused the page to the current exit. True if it may be tried through another, which is taken."""
-        exits, route = self._router.exits, self.route
-        if self.exit is None or exits is None or route.pool is None or len(self._refused) >= self._terms.max_exits:
+    async def next_proxy(self) -> bool:
+        """The site refused the page to the current proxy. True if it may be tried through another, which is taken."""
+        proxies, route = self._router.proxies, self.route
+        if self.proxy is None or proxies is None or route.pool is None or len(self._refused) >= self._terms.max_proxies:
             return False
-        self._avoid |= {self.exit.name}
+        self._avoid |= {self.proxy.name}
         try:
-            self._next_exit = await self._take_exit(exits, route.pool, untried=True)
-        except AllExitsRest:
+            self._next_proxy = await self._take_proxy(proxies, route.pool, untried=True)
+        except AllProxiesRest:
             return False
         return True
 
     @property
-    def tries_exits(self) -> bool:
+    def tries_proxies(self) -> bool:
         """False if the first refusal decides."""
-        return self._terms.max_exits > 1
+        return self._terms.max_proxies > 1
 
     @property
     def refused_by(self) -> int:
-        """How many exits of the current rung the site refused the page to, in this visit."""
+        """How many proxies of the current rung the site refused the page to, in this visit."""
         return len(self._refused)
 
     async def check_rest(self) -> None:
-        """Raise AllExitsRest if every exit of the current rung rests for the site by now: then the site refuses us, and
-        not this page. The page waits longer than the exits, so that others are tried first. Not for ever: after
+        """Raise AllProxiesRest if every proxy of the current rung rests for the site by now: then the site refuses us,
+        and not this page. The page waits longer than the proxies, so that others are tried first. Not for ever: after
         PATIENT_RESTS its attempts count again."""
-        exits, pool, site = self._router.exits, self.route.pool, self._task.site
-        rest = await exits.rest_at(pool, site) if exits is not None and pool is not None else None
+        proxies, pool, site = self._router.proxies, self.route.pool, self._task.site
+        rest = await proxies.rest_at(pool, site) if proxies is not None and pool is not None else None
         if rest is not None and rest.strikes <= PATIENT_RESTS:
             wait = min(timedelta(seconds=2 * max(0.0, rest.until - self._router.clock.now())), 2 * LONGEST_WAIT)
-            failure = AllExitsRest(f"{site} refuses every exit of pool {pool}.", wait=wait)
+            failure = AllProxiesRest(f"{site} refuses every proxy of pool {pool}.", wait=wait)
             failure.refused, failure.lane = True, self.lane
             raise failure
 

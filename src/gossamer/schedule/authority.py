@@ -24,6 +24,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ..errors import Misconfigured
+from ..model.healing import HealedRules
 from ..model.job import SCHEDULED, JobTerms
 from ..model.schedule import Schedule
 from ..parse.discovery import file_of, is_file_ref
@@ -33,7 +34,7 @@ from .sources import CommandSource, FileSource, source_of
 from .sources.kinds import program
 
 # Expectations run nothing; these are sealed only if there are any, so that older seals stay valid.
-_IF_ANY = ("arguments", "manners", "limit", "depth")
+_IF_ANY = ("arguments", "politeness", "limit", "depth")
 _UNSEALED = ("seal", "expected", *_IF_ANY)
 _SEALED = tuple(name for name in SCHEDULED if name not in _UNSEALED)
 # Endings of files that a shared state may name as lists of URLs.
@@ -80,6 +81,17 @@ def demand_own_schedule(settings: Settings, schedule: Schedule) -> None:
     if settings.fleet.key and schedule != schedules_of(settings.schedules).get(schedule.name):
         expected = _seal(settings, "schedule", _of_schedule(schedule))
         _demand_seal(f"Schedule {schedule.name}", schedule.seal, expected)
+
+
+def sealed_rules(settings: Settings, rules: HealedRules) -> HealedRules:
+    """Healed rules with the seal of the project's key, if there is one."""
+    return msgspec.structs.replace(rules, seal=_seal(settings, "rules", _of_rules(rules)))
+
+
+def demand_own_rules(settings: Settings, rules: HealedRules) -> None:
+    """Raise Misconfigured if the project has a key, and these rules of a recipe do not carry its seal."""
+    if settings.fleet.key:
+        _demand_seal(f"The healed rules of {rules.spider}", rules.seal, _seal(settings, "rules", _of_rules(rules)))
 
 
 def demand_own_spider(settings: Settings, ref: str) -> None:
@@ -170,6 +182,10 @@ def _of_schedule(schedule: Schedule) -> list[Any]:
     content = msgspec.structs.asdict(msgspec.structs.replace(schedule, seal=""))
     content.pop("expected")
     return [value for name, value in content.items() if name not in _OF_SCHEDULE_IF_ANY or value]
+
+
+def _of_rules(rules: HealedRules) -> list[Any]:
+    return [msgspec.to_builtins(msgspec.structs.replace(rules, seal=""))]
 
 
 def _seal(settings: Settings, kind: str, content: list[Any]) -> str:

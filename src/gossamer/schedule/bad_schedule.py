@@ -47,7 +47,7 @@ def in_toml(key: Key) -> str:
     return f"{key.name} = {text}"
 
 
-def listed(names: Iterable[str], between: str = ", ") -> list[str | Key]:
+def key_list(names: Iterable[str], between: str = ", ") -> list[str | Key]:
     """Keys with `between` between them, as parts of a message."""
     parts: list[str | Key] = []
     for name in names:

@@ -62,23 +62,23 @@ class Prior(msgspec.Struct, frozen=True):
     middle: float = USUAL
 
 
-class Sums(msgspec.Struct, frozen=True):
+class ChangeSums(msgspec.Struct, frozen=True):
     """The rates of the pages of a schedule that were checked at least once, as sums that can be added."""
 
     pages: int = 0
     logarithms: float = 0.0
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(self.pages + other.pages, self.logarithms + other.logarithms)
+    def __add__(self, other: ChangeSums) -> ChangeSums:
+        return ChangeSums(self.pages + other.pages, self.logarithms + other.logarithms)
 
 
-def sums_of(rates: Iterable[float]) -> Sums:
+def sums_of(rates: Iterable[float]) -> ChangeSums:
     """The sums over the pages with these rates."""
     logarithms = [math.log(_within(rate)) for rate in rates]
-    return Sums(len(logarithms), math.fsum(logarithms))
+    return ChangeSums(len(logarithms), math.fsum(logarithms))
 
 
-def prior_of(sums: Sums) -> Prior:
+def prior_of(sums: ChangeSums) -> Prior:
     """What a page of this schedule is expected to do. Without pages it is `USUAL`, and moves away from it slowly."""
     total = sums.logarithms + _USUAL_WEIGHT * math.log(USUAL)
     return Prior(_within(math.exp(total / (sums.pages + _USUAL_WEIGHT))))

@@ -28,7 +28,7 @@ from ..model.url import parse_url
 from ..model.windows import parse_windows
 from ..parse.arguments import written_arguments
 from ..settings import ScheduleTable
-from .bad_schedule import BadSchedule, Key, listed
+from .bad_schedule import BadSchedule, Key, key_list
 from .sources import SOURCE_KEYS, StartSource, discreet, parse_source
 from .triggers import parse_trigger
 
@@ -143,7 +143,7 @@ def _arguments(words: tuple[str, ...], where: str) -> tuple[str, ...]:
 def _trigger(table: ScheduleTable, where: str) -> str:
     given = {key: text for key in _TRIGGERS if (text := getattr(table, key)) is not None}
     if len(given) != 1:
-        said = ["it has ", *listed(given, " and ")] if given else ["it does not say when it is due"]
+        said = ["it has ", *key_list(given, " and ")] if given else ["it does not say when it is due"]
         raise BadSchedule(where, "", *said, ". Write one of ", *_WHEN, ".")
     ((key, text),) = given.items()
     written = " ".join(text.split())

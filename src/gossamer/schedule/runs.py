@@ -57,7 +57,7 @@ def opening_with(
         source=schedule.source,
         kind=schedule.kind,
         priority=schedule.priority,
-        manners=tightened(settings, usual.manners, schedule.rate or None, schedule.site_concurrency),
+        politeness=tightened(settings, usual.politeness, schedule.rate or None, schedule.site_concurrency),
         min_age=schedule.min_age,
         windows=schedule.windows,
         budget=budget,

@@ -4,6 +4,7 @@ tables.py lists what can be set, reader.py reads it, effective.py derives what a
 Only project/ gets the whole `Settings`; every other package gets the part that concerns it.
 """
 
+from .overrides import BY_HAND, overridden
 from .reader import COMMAND_LINE, ENV_PREFIX, FILE_NAME, NAMED_TABLES, find_file, keys_of, known_keys, load
 from .tables import (
     DEFAULT_TRACKING,
@@ -18,6 +19,7 @@ from .tables import (
 )
 
 __all__ = [
+    "BY_HAND",
     "COMMAND_LINE",
     "DEFAULT_TRACKING",
     "ENV_PREFIX",
@@ -35,4 +37,5 @@ __all__ = [
     "keys_of",
     "known_keys",
     "load",
+    "overridden",
 ]

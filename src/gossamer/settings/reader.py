@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from ipaddress import ip_network
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_type_hints
 from urllib.parse import unquote
@@ -23,6 +24,8 @@ from ..model.task import MAX_PRIORITY
 from ..model.windows import parse_windows
 from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
 from .alert_tables import AlertTable, ChannelTable, alert_faults
+from .output_tables import OutputTable, output_faults
+from .quality_tables import heal_faults
 from .tables import Domain, Managed, ProxyPool, RouteTable, ScheduleTable, Settings, TransportTable
 from .trust import TRUST, demand_trust
 
@@ -42,6 +45,7 @@ NAMED_TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "schedules": ("schedule", ScheduleTable),
     "alerts": ("alert", AlertTable),
     "channels": ("channel", ChannelTable),
+    "outputs": ("output", OutputTable),
 }
 
 
@@ -94,7 +98,9 @@ def load(
     for name, text in environ.items():
         if name.startswith(ENV_PREFIX) and name != TRUST and not name.startswith(SECRET_PREFIX):
             key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
-            if key not in known_keys() and key.removesuffix(FROM_FILE) in known_keys():
+            if key not in _kinds_beside(key) and key.removesuffix(FROM_FILE) in _kinds_beside(
+                key.removesuffix(FROM_FILE)
+            ):
                 key, text = key.removesuffix(FROM_FILE), _read_secret(name, text)
             _put(values, key, _from_text(key, text), origins, name)
     for key, value in (flags or {}).items():
@@ -127,11 +133,13 @@ def _build(values: dict[str, Any], origins: dict[str, str], root: Path) -> Setti
         where = f" (set in {origins[key]})" if key in origins else ""
         raise Misconfigured(f"Setting {key or '?'}{where}: {_in_words(str(error))}{_written(key, error)}") from error
     settings = msgspec.structs.replace(settings, root=root, origins=origins)
-    _check(settings)
+    check_settings(settings)
     return settings
 
 
-def _check(settings: Settings) -> None:
+def check_settings(settings: Settings) -> None:
+    """Raises Misconfigured for values that no setting may have."""
+
     def demand(holds: bool, key: str, message: str) -> None:
         if not holds:
             where = settings.origins.get(key, "default")
@@ -198,6 +206,10 @@ def _check(settings: Settings) -> None:
     demand(settings.crawl.dedup in ("exact", "bloom"), "crawl.dedup", "must be 'exact' or 'bloom'.")
     demand(0 < settings.crawl.dedup_error < 0.5, "crawl.dedup_error", "must be between 0 and 0.5.")
     demand(settings.crawl.dedup_expected >= 1, "crawl.dedup_expected", "must be 1 or more.")
+    demand(settings.retention.every.total_seconds() >= 60, "retention.every", "must be 1m or more.")
+    for name in ("attempts", "pages", "jobs", "dead", "audit"):
+        age = getattr(settings.retention, name)
+        demand(age is None or age.total_seconds() >= 3600, f"retention.{name}", "must be 1h or more; none keeps all.")
     demand(settings.scaling.look.total_seconds() >= 0.1, "scaling.look", "must be 100ms or more.")
     demand(settings.fleet.shards is None or 1 <= settings.fleet.shards <= 1024, "fleet.shards", "must be 1 to 1024.")
     key = settings.fleet.key.reveal()
@@ -208,8 +220,9 @@ def _check(settings: Settings) -> None:
         "must be at most 40 letters, digits, dots, dashes and underscores.",
     )
     demand(settings.urls.trailing_slash in ("keep", "strip"), "urls.trailing_slash", "must be 'keep' or 'strip'.")
-    for key, fault in alert_faults(settings.alerts, settings.channels):
-        raise Misconfigured(f"Setting {key} ({FILE_NAME}): {fault}")
+    tables = (alert_faults(settings.alerts, settings.channels), output_faults(settings.outputs))
+    for key, fault in chain(*tables, heal_faults(settings.heal)):
+        raise Misconfigured(f"Setting {key} ({settings.origins.get(key, FILE_NAME)}): {fault}")
     for name, domain in settings.domains.items():
         if domain.windows is not None:
             try:
@@ -224,29 +237,39 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
         key = f"{prefix}{name}"
         if key in NAMED_TABLES and isinstance(value, dict):
             pairs.extend((f"{key}.{own}", terms) for own, terms in value.items())
-        elif isinstance(value, dict) and key not in known_keys():
+        elif isinstance(value, dict) and key not in _kinds_beside(key):
             pairs.extend(_flatten(value, f"{key}."))
         else:
             pairs.append((key, value))
     return pairs
 
 
-@cache
 def known_keys() -> dict[str, Any]:
     """Every dotted setting with its type; `domains.<domain>.x` stands for that setting of any domain."""
-    keys: dict[str, Any] = {}
-    for name, kind in get_type_hints(Settings).items():
-        if name in ("root", "origins"):
-            continue
-        if name in NAMED_TABLES:
-            word, table = NAMED_TABLES[name]
-            hints = get_type_hints(table)
-            keys.update({f"{name}.<{word}>.{key}": hints[field] for field, key in keys_of(table)})
-        elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            keys.update({f"{name}.{key}": hint for key, hint in get_type_hints(kind).items()})
-        else:
-            keys[name] = kind
-    return keys
+    return {key: kind for name in _tables() for key, kind in _keys_in(name).items()}
+
+
+def _kinds_beside(key: str) -> dict[str, Any]:
+    """The settings of the key's table with their types: a command reads few tables, and types are slow to read."""
+    name = key.partition(".")[0]
+    return _keys_in(name) if name in _tables() else {}
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return {name: kind for name, kind in get_type_hints(Settings).items() if name not in ("root", "origins")}
+
+
+@cache
+def _keys_in(name: str) -> dict[str, Any]:
+    kind = _tables()[name]
+    if name in NAMED_TABLES:
+        word, table = NAMED_TABLES[name]
+        hints = get_type_hints(table)
+        return {f"{name}.<{word}>.{key}": hints[field] for field, key in keys_of(table)}
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return {f"{name}.{key}": hint for key, hint in get_type_hints(kind).items()}
+    return {name: kind}
 
 
 def keys_of(table: type[msgspec.Struct]) -> list[tuple[str, str]]:
@@ -263,7 +286,11 @@ def _put(values: dict[str, Any], key: str, value: Any, origins: dict[str, str], 
             fields = ", ".join(table.__struct_fields__[:3])
             raise Misconfigured(f'{origin}: write a table: [{family}."{own}"] with {fields} ...')
         for name in value:
-            if word == "domain" and isinstance(value[name], dict) and f"{family}.<{word}>.{name}" not in known_keys():
+            if (
+                word == "domain"
+                and isinstance(value[name], dict)
+                and f"{family}.<{word}>.{name}" not in _keys_in(family)
+            ):
                 whole = _without_quotes(own, value)
                 raise Misconfigured(f'{origin}: a name with dots needs quotes: write [{family}."{whole}"].')
             _demand_known(f"{family}.<{word}>.{name}", origin)
@@ -288,12 +315,22 @@ def _without_quotes(name: str, table: Mapping[str, Any]) -> str:
     return name if inner is None else _without_quotes(f"{name}.{inner[0]}", inner[1])
 
 
+def value_of(key: str, text: str, name: str) -> Any:  # Any: each setting has its own type
+    """The value of a known `key`, which messages call `name`, from a text as in an environment variable. Raises
+    Misconfigured."""
+    value = _read_value(key, _none(_from_text(key, text)), "set by hand", name)
+    try:
+        return msgspec.convert(value, _kinds_beside(key)[key], dec_hook=_decode, strict=False)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise Misconfigured(f"Setting {name}: {_in_words(str(error))}{_written(key, error)}") from error
+
+
 def _read_value(key: str, value: Any, origin: str, name: str) -> Any:
     """The value of a known `key`, which messages call `name`. Durations are read here, because msgspec's notation is
     not ours. TOML dates become texts: their zone is decided elsewhere."""
     if isinstance(value, date):
         return value.isoformat()
-    if "timedelta" in str(known_keys()[key]) and isinstance(value, str):
+    if "timedelta" in str(_kinds_beside(key)[key]) and isinstance(value, str):
         try:
             return parse_duration(value)
         except ValueError as error:
@@ -307,14 +344,18 @@ def _none(value: Any) -> Any:
 
 
 def _demand_known(key: str, origin: str) -> None:
-    keys = known_keys()
-    if key in keys:
+    if key in _kinds_beside(key):
         return
+    keys = known_keys()
     last = key.rpartition(".")[2]
+    # One underscore for two: GOSSAMER_CRAWL_LIMIT.
+    joined = [one for one in keys if one.replace(".", "_") == key.replace(".", "_")]
     elsewhere = [one for one in keys if one.rpartition(".")[2] == last and "<" not in one] if "<" not in key else []
-    near = elsewhere[:3] or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    near = joined or elsewhere[:3] or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
     spelled = _in_environment if origin.startswith(ENV_PREFIX) else str
     hint = f" Did you mean {' or '.join(map(spelled, near))}?" if near else " `gossamer settings` lists all of them."
+    if last in near and "." in key and spelled is str:
+        hint += f" Then write {last} above the first [table] of the file."
     raise UnknownSetting(f"{origin}: there is no setting {key!r}.{hint}")
 
 
@@ -326,7 +367,7 @@ def _in_environment(key: str) -> str:
 
 
 def _from_text(key: str, text: str) -> Any:
-    kind = known_keys().get(key)
+    kind = _kinds_beside(key).get(key)
     if "bool" in str(kind) and text.strip().lower() in _BOOLEANS:
         return _BOOLEANS[text.strip().lower()]
     if kind is not None and "tuple" in str(kind):

@@ -9,7 +9,7 @@ import msgspec
 from ..units import Rate, Size
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class ServerTable(msgspec.Struct, frozen=True, kw_only=True):
     """[server]: the HTTP API. Limits are per key; a key may have its own `rate` and `open_jobs`."""
 
     host: str = "127.0.0.1"

@@ -12,7 +12,9 @@ import msgspec
 from ..model.task import RETRY_STATUSES
 from ..units import Rate, Secret, Size
 from .alert_tables import AlertTable, ChannelTable
-from .server_tables import Model, Search, Server
+from .output_tables import OutputTable
+from .quality_tables import Expect, HealTable, QualityTable
+from .server_tables import Model, Search, ServerTable
 
 
 class Browser(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +81,7 @@ class Managed(msgspec.Struct, frozen=True, kw_only=True):
     status_at: str = ""  # of the page
     final_url_at: str = ""
     headers_at: str = ""  # of the page
-    cost_at: str = ""  # tokens
+    cost_at: str = ""  # credits
     error_at: str = ""  # words
     vendor_statuses: tuple[int, ...] = ()  # of the response: the API itself failed; empty: those of the preset
     failed_statuses: tuple[int, ...] = ()  # of the response: the API could not get this page
@@ -105,11 +107,10 @@ class Managed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProxyPool(msgspec.Struct, frozen=True, kw_only=True):
-    """[proxies.NAME]: a pool of exits, listed one by one or behind a gateway.
+    """[proxies.NAME]: a pool of proxies, listed one by one or behind a gateway.
 
-    Exits come from any of `urls`, `file`, `env` and `secret`, or `gateway`. Secrets never print.
-
-    A gateway's user and password may also come from `env` or `secret`, as `user:password`.
+    Proxies come from any of `urls`, `file`, `env` and `secret`, or `gateway`. Secrets never print. A gateway's user and
+    password may also come from `env` or `secret`, as `user:password`.
     """
 
     kind: str = "datacenter"  # or "residential", which is rotated less often
@@ -117,16 +118,17 @@ class ProxyPool(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""  # one address in each line, from the project's folder
     env: str = ""  # name of a variable with addresses, separated by commas, blanks or line breaks
     secret: str = ""  # a file like those in /run/secrets, in the format of `file`
-    gateway: str = ""  # http://gate.example:8000: one address, the user name selects the exit
+    gateway: str = ""  # http://gate.example:8000: one address, the user name selects the proxy
     username: str = ""  # its template: "{user}-session-{session}[-country-{country}]"; [...] only with a country
     user: Secret = Secret("")
     password: Secret = Secret("")
     session: str = "task"  # a session of the gateway is for one "task", one "site" or one "key"
     country: str = ""  # for pages that name none
-    stay: timedelta | None = None  # how long a site keeps its exit; none: 10 minutes if residential, else not at all
-    cooldown: timedelta = timedelta(minutes=1)  # of an exit after its first ban; doubles with each further one
+    stay: timedelta | None = None  # how long a site keeps its proxy; none: 10 minutes if residential, else not at all
+    cooldown: timedelta = timedelta(minutes=1)  # of a proxy after its first ban; doubles with each further one
     max_cooldown: timedelta = timedelta(hours=1)
     allow_private: bool = False  # may its proxies be in a private network?
+    skip: tuple[str, ...] = ()  # proxies that are not used, by name as in `gossamer proxies`
 
 
 class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,8 +138,8 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
     pool: str = ""  # the name of a [proxies] table; empty: no proxy
     profile: str = ""  # of TLS and headers, for transport = "profile"
     vendor: str = ""  # the name of a [managed] table
-    price: float = 1.0  # tokens for each request
-    price_per_gb: float = 0.0  # tokens for each GB received
+    price: float = 1.0  # credits for each request
+    price_per_gb: float = 0.0  # credits for each GB received
 
 
 class TransportTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,11 +153,11 @@ class RouterTable(msgspec.Struct, frozen=True, kw_only=True):
     """[router]: the ladder of routes, what is learned about them, and what may be spent."""
 
     ladder: tuple[str, ...] = ()  # routes from cheap to dear; empty: direct and all [routes], by price
-    max_exits: int = 5  # exits of a pool that may refuse a page before it climbs or fails
+    max_proxies: int = 5  # proxies of a pool that may refuse a page before it climbs or fails
     learn: bool = True
     recheck: timedelta = timedelta(minutes=30)  # before a cheaper route is tried again; doubles when that fails
     max_recheck: timedelta = timedelta(days=1)
-    budget_job: float | None = None  # tokens
+    budget_job: float | None = None  # credits
     budget_day: float | None = None
     budget_domain: float | None = None  # for each domain and day
     when_spent: str = "wait"  # or "bury"
@@ -238,7 +240,7 @@ class Crawl(msgspec.Struct, frozen=True, kw_only=True):
     parse_timeout: timedelta = timedelta(seconds=30)
 
 
-class Politeness(msgspec.Struct, frozen=True, kw_only=True):
+class PolitenessTable(msgspec.Struct, frozen=True, kw_only=True):
     rate: Rate = Rate(timedelta(milliseconds=500))
     burst: int = 1
     concurrency: int | None = 4
@@ -273,12 +275,12 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     unsafe: bool = False  # repeat a POST when it is unknown whether it arrived
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseTable(msgspec.Struct, frozen=True, kw_only=True):
     duration: timedelta = timedelta(seconds=60)
     max_deliveries: int = 5
 
 
-class Sessions(msgspec.Struct, frozen=True, kw_only=True):
+class SessionsTable(msgspec.Struct, frozen=True, kw_only=True):
     keep: timedelta = timedelta(days=30)  # a session not used for this long is forgotten
     login_timeout: timedelta = timedelta(minutes=2)
     login_tries: int = 3  # failures in a row after which pages are given up
@@ -303,35 +305,24 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     spool_limit: Size = Size(1024 * 1024 * 1024)
 
 
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """[retention]: the age at which each kind is deleted by the leading scheduler. None: it is kept."""
+
+    attempts: timedelta | None = None  # attempts, and visits replaced by a later one
+    pages: timedelta | None = None  # raw pages in the archive
+    jobs: timedelta | None = None  # ended jobs without dead letters
+    dead: timedelta | None = None  # ended jobs with dead letters
+    audit: timedelta | None = None  # lines of the audit log
+    every: timedelta = timedelta(hours=6)  # how often
+    shrink: timedelta | None = timedelta(days=7)  # how often SQLite files are written anew after that, at most
+
+
 class Files(msgspec.Struct, frozen=True, kw_only=True):
     """[files]: files that spiders request with page.file and page.download."""
 
     max_size: Size = Size(1024 * 1024 * 1024)  # of one file; a larger one is refused
     timeout: timedelta = timedelta(hours=1)  # for one request of a file; what came by then is kept
     parts: str = "gossamer-data/parts"  # where files are stored while they arrive, on this machine
-
-
-class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """Checks of what is stored. A spider's own `min_quality` takes precedence over `minimum`, its `on_fault` and that
-    of an item's class over `on_fault`."""
-
-    minimum: float | None = None  # share of faultless items below which nothing more is stored
-    window: int = 50  # the last items that count
-    on_fault: str = "store"  # what becomes of a faulty item: store, drop, fail
-    usual: float | None = 0.95  # a field filled this often must not be empty
-    price_jump: float | None = 5.0  # factor against the previous price, up or down
-    price_ceiling: float | None = 10_000_000.0
-    rating_max: float = 5.0
-
-
-class Expect(msgspec.Struct, frozen=True, kw_only=True):
-    """[expect]: what a run must reach for its outcome to be `done`. The value of a spider, recipe or schedule takes
-    precedence."""
-
-    min_records: int | None = None  # 0: it need not see any
-    min_pages: int | None = None
-    max_dead_share: float | None = None  # of its pages that may become dead letters
-    max_change: float | None = None  # of the number of records since the last run; 0.5: halved, or half more
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -345,7 +336,7 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     domains: int = 50  # with counters of their own; the others count together
 
 
-class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+class ScalingTable(msgspec.Struct, frozen=True, kw_only=True):
     """[scaling]: how `gossamer up --autoscale` changes the number of workers."""
 
     look: timedelta = timedelta(seconds=5)  # between two checks of what can be fetched
@@ -353,9 +344,11 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CeleryTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[celery]: the app that `gossamer doctor` checks."""
+    """[celery]: the app that `gossamer doctor` checks, and what the ready-made one needs."""
 
     app: str = ""  # package.module:app
+    broker: Secret = Secret("")  # of gossamer.compat.celery
+    slices: dict[str, int] = {}  # of gossamer.compat.celery, by lane
 
 
 class Otel(msgspec.Struct, frozen=True, kw_only=True):
@@ -379,7 +372,9 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     retry_statuses: tuple[int, ...] | None = None
     route: str | None = None  # "easy", "hard", or the name of a route that is always taken
     ladder: tuple[str, ...] | None = None
-    budget: float | None = None  # tokens per day
+    skip: tuple[str, ...] = ()  # routes of the ladder that are not taken
+    rest: bool = False  # no request is sent to it
+    budget: float | None = None  # credits per day
     detect_blocks: bool | None = None
     windows: str | None = None  # when its pages may be fetched: "22:00-06:00 Europe/Berlin"
     headers: dict[str, str] | None = None  # in addition to [fetch.headers], which they override
@@ -396,20 +391,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     spider_files: tuple[str, ...] = ()  # files elsewhere that jobs and schedules of a shared state may name
     secrets: str = ""  # a folder with one file per secret, like /run/secrets
     crawl: Crawl = Crawl()
-    politeness: Politeness = Politeness()
+    politeness: PolitenessTable = PolitenessTable()
     fetch: Fetch = Fetch()
     retry: Retry = Retry()
-    lease: Lease = Lease()
-    sessions: Sessions = Sessions()
+    lease: LeaseTable = LeaseTable()
+    sessions: SessionsTable = SessionsTable()
     urls: Urls = Urls()
     store: Store = Store()
     files: Files = Files()
-    quality: Quality = Quality()
+    quality: QualityTable = QualityTable()
     expect: Expect = Expect()
+    heal: HealTable = HealTable()
+    retention: Retention = Retention()
     fleet: Fleet = Fleet()
-    scaling: Scaling = Scaling()
+    scaling: ScalingTable = ScalingTable()
     celery: CeleryTable = CeleryTable()
-    server: Server = Server()
+    server: ServerTable = ServerTable()
     search: Search = Search()
     model: Model = Model()
     monitor: Monitor = Monitor()
@@ -425,6 +422,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     schedules: dict[str, ScheduleTable] = {}
     alerts: dict[str, AlertTable] = {}
     channels: dict[str, ChannelTable] = {}
+    outputs: dict[str, OutputTable] = {}
     root: Path = Path()
     origins: dict[str, str] = {}  # dotted key -> where its value came from
 

@@ -31,30 +31,35 @@ def demand_trust(*paths: Path) -> None:
 
 def distrust(path: Path) -> str:
     """Why another user could have written it; empty if only we and root can, or if it does not exist."""
-    real = path.resolve()
-    trusted = [Path(folder).resolve() for folder in os.environ.get(TRUST, "").split(os.pathsep) if folder]
-    if any(real.is_relative_to(folder) for folder in trusted):
-        return ""
     try:
-        link, target = path.lstat(), real.stat()
+        link, target = os.lstat(path), os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        return f"{path} cannot be inspected: {error.strerror}."
+        return "" if _is_trusted(path) else f"{path} cannot be inspected: {error.strerror}."
+    fault = _fault_of(link, target)
+    return "" if not fault or _is_trusted(path) else _told(path, path.resolve(), fault)
+
+
+def _fault_of(link: os.stat_result, target: os.stat_result) -> str:
     for status in (link, target):
         if status.st_uid not in (os.geteuid(), 0):
-            return _told(path, real, f"belongs to {_user(status.st_uid)}")
+            return f"belongs to {_user(status.st_uid)}"
     if target.st_mode & stat.S_IWOTH:
-        return _told(path, real, "may be changed by every user of this machine")
+        return "may be changed by every user of this machine"
     if target.st_mode & stat.S_IWGRP and not _is_private(target.st_gid):
-        return _told(path, real, f"may be changed by the group {_group(target.st_gid)}")
+        return f"may be changed by the group {_group(target.st_gid)}"
     return ""
+
+
+def _is_trusted(path: Path) -> bool:
+    folders = [Path(folder).resolve() for folder in os.environ.get(TRUST, "").split(os.pathsep) if folder]
+    return any(path.resolve().is_relative_to(folder) for folder in folders)
 
 
 def distrust_code(path: Path) -> str:
     """Like `distrust`, for a file that runs: also because of its folder, and of the folder that a link leads to."""
-    real = path.resolve()
-    return distrust(path) or distrust(path.parent) or (distrust(real.parent) if real != path else "")
+    return distrust(path) or distrust(path.parent) or (distrust(path.resolve().parent) if path.is_symlink() else "")
 
 
 def _told(path: Path, real: Path, fault: str) -> str:

@@ -22,7 +22,17 @@ from .browser_cookies import browser_cookie, cookie_changes
 from .browser_errors import translated
 from .guard import GuardProxy, Pass
 from .main_frame import KINDS, MOST_MOVES, FrameAnswer, MainFrame, Pairs, with_port
-from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, obstacle, read_page, stop_page, take_picture, told
+from .page_actions import (
+    MAX_REQUESTS,
+    SCREEN,
+    PageTraffic,
+    make_ready,
+    obstacle,
+    read_page,
+    stop_page,
+    take_picture,
+    told,
+)
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, CDPSession, Dialog, Download, Page, Request
@@ -61,7 +71,7 @@ class BrowserPage:
         self._page: Page | None = None
         self._opening: asyncio.Task[BrowserContext] | None = None
         self._documents: MainFrame | None = None
-        self._traffic: Traffic | None = None
+        self._traffic: PageTraffic | None = None
         self._crashed = asyncio.Event()
         self._broken = asyncio.Event()
         self._stopped = asyncio.Event()  # it made too many requests or navigations
@@ -157,7 +167,7 @@ class BrowserPage:
             on_restless=lambda: self._later(self._stop(session)),
         )
         page.on("download", self._refuse_download)
-        self._traffic = Traffic(self._pass, page, self._documents, lambda: self._too_many(page, session))
+        self._traffic = PageTraffic(self._pass, page, self._documents, lambda: self._too_many(page, session))
         await self._documents.open()
         return page, session
 

@@ -1,7 +1,7 @@
 """The guard proxy: a browser's only way to the network. A proxy on loopback, inside the worker's own process.
 
 What it does: takes CONNECT and plain requests from holders of a pass, checks the address, dials that very address (or
-the exit of the pass), and counts the traffic.
+the proxy of the pass), and counts the traffic.
 How it fails: the browser gets a 403, 407 or 502; the pass records the actual error, so that the transport can raise it.
 A broken connection affects no other.
 How it recovers: every connection is new; dismissing a pass closes its connections.
@@ -24,7 +24,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from ...errors import AddressRefused, GossamerError
-from ...model.route import Exit
+from ...model.route import Proxy
 from ..addresses import AddressGuard, GuardedResolver
 from ..contract import Gate
 from .guard_dialer import BUFFER, Dialer, Line, proxy_authorization
@@ -49,7 +49,7 @@ _HEAD_PATIENCE = 30.0  # seconds for a browser to send its request
 
 
 class GuardProxy:
-    """Listens on a free port of 127.0.0.1 while entered. `tls` is for exits that speak TLS."""
+    """Listens on a free port of 127.0.0.1 while entered. `tls` is for proxies that speak TLS."""
 
     def __init__(self, guard: AddressGuard, *, tls: ssl.SSLContext | None = None) -> None:
         self._guard = guard
@@ -86,7 +86,7 @@ class GuardProxy:
 
     def admit(
         self,
-        exit: Exit | None = None,
+        proxy: Proxy | None = None,
         *,
         on_bytes: Callable[[int], None] | None = None,
         gate: Gate | None = None,
@@ -95,13 +95,13 @@ class GuardProxy:
         connect: timedelta = timedelta(seconds=10),
         home: str | None = None,
     ) -> Pass:
-        """Create a pass. All its traffic goes through `exit`, if there is one.
+        """Create a pass. All its traffic goes through `proxy`, if there is one.
 
         `on_bytes` is called for every piece received from the network. Once its connection is open, the first request
         waits for the `gate`. `home` is the site of the page: the page may make only a limited number of requests to any
         other site.
         """
-        made = Pass(exit, on_bytes, gate, max_bytes, max_requests, connect, home)
+        made = Pass(proxy, on_bytes, gate, max_bytes, max_requests, connect, home)
         self._passes[made.username] = made
         return made
 
@@ -194,9 +194,9 @@ class GuardProxy:
         authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         assert self._dialer is not None
         try:
-            far = await self._dialer.dial(host, port, holder.exit, tunnel=tunnel, within=holder.connect)
+            far = await self._dialer.dial(host, port, holder.proxy, tunnel=tunnel, within=holder.connect)
             while not tunnel and not await self._leaves(holder, far):
-                far = await self._dialer.dial(host, port, holder.exit, tunnel=tunnel, within=holder.connect)
+                far = await self._dialer.dial(host, port, holder.proxy, tunnel=tunnel, within=holder.connect)
         except GossamerError as error:
             holder.note(authority, error)
             status = 403 if isinstance(error, AddressRefused) else 502
@@ -244,8 +244,8 @@ class GuardProxy:
         kept = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP]
         kept.append(("Connection", "Upgrade" if upgrade else "close"))
         head = f"{method} {short} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in kept)
-        if far.absolute and holder.exit is not None:
-            head += proxy_authorization(holder.exit)
+        if far.absolute and holder.proxy is not None:
+            head += proxy_authorization(holder.proxy)
         packed = head.encode("latin-1") + b"\r\n"
         holder.sending(len(packed), abroad)
         far.writer.write(packed)

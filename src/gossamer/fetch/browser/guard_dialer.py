@@ -1,7 +1,7 @@
-"""Opens the connections of the guard proxy: to a checked address, or through an exit that was checked as well.
+"""Opens the connections of the guard proxy: to a checked address, or through a proxy that was checked as well.
 
 How it fails: AddressRefused before anything is dialled, DnsFailed, ConnectFailed, TimedOut, and ProxyFailed for every
-failure of an exit. No message holds a user name or a password. It is stateless, so there is nothing to recover.
+failure of a proxy. No message holds a user name or a password. It is stateless, so there is nothing to recover.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from datetime import timedelta
 import msgspec
 
 from ...errors import AddressRefused, ConnectFailed, DnsFailed, GossamerError, ProxyFailed, TimedOut
-from ...model.route import Exit
+from ...model.route import Proxy
 from ..addresses import AddressGuard, GuardedResolver
-from ..exits import ANY_ADDRESS, check_target
 from ..http_errors import no_connection
+from ..proxies import ANY_ADDRESS, check_target
 from ..socks import ask_connect, ask_for_line
 
 BUFFER = 256 * 1024  # per direction of a connection
@@ -43,34 +43,34 @@ class Dialer:
         self._resolver = resolver
         self._tls = tls
 
-    async def dial(self, host: str, port: int, exit: Exit | None, *, tunnel: bool, within: timedelta) -> Line:
-        """Connect to `host`. Through an HTTP exit this is a tunnel, or the proxy itself for plain requests. If the
+    async def dial(self, host: str, port: int, proxy: Proxy | None, *, tunnel: bool, within: timedelta) -> Line:
+        """Connect to `host`. Through an HTTP proxy this is a tunnel, or the proxy itself for plain requests. If the
         proxy must be given an address, plain requests use a tunnel too, since they name their host."""
         seconds = within.total_seconds()
         target = host
-        if exit is not None:
+        if proxy is not None:
             # With its own timeout: a slow name server is not a failure of the proxy.
-            target = await check_target(exit, host, self._guard, self._resolver, within)
+            target = await check_target(proxy, host, self._guard, self._resolver, within)
         try:
             async with asyncio.timeout(seconds):
-                if exit is None:
+                if proxy is None:
                     found = await self._resolver.resolve(host, port)
                     addresses = [str(one["host"]) for one in found]
                     return await self._open(self._guard, host, addresses, port)
-                return await self._through(exit, target, port, tunnel or target != host)
+                return await self._through(proxy, target, port, tunnel or target != host)
         except TimeoutError as error:
-            if exit is not None:
-                raise ProxyFailed(f"Proxy {exit.address}: no way to {host} within {seconds:g} s.") from error
+            if proxy is not None:
+                raise ProxyFailed(f"Proxy {proxy.address}: no way to {host} within {seconds:g} s.") from error
             raise TimedOut(f"{host}:{port}: no connection within {seconds:g} s.") from error
 
-    async def _through(self, exit: Exit, host: str, port: int, tunnel: bool) -> Line:
-        line = await self._proxy(exit)
+    async def _through(self, proxy: Proxy, host: str, port: int, tunnel: bool) -> Line:
+        line = await self._proxy(proxy)
         try:
-            async with _told_of(exit):
-                if exit.scheme == "socks5":
-                    await ask_for_line(_sender(line), line.reader.readexactly, exit, host, port)
+            async with _told_of(proxy):
+                if proxy.scheme == "socks5":
+                    await ask_for_line(_sender(line), line.reader.readexactly, proxy, host, port)
                 elif tunnel:
-                    await ask_connect(_sender(line), line.reader.readexactly, exit, host, port)
+                    await ask_connect(_sender(line), line.reader.readexactly, proxy, host, port)
                 else:
                     return msgspec.structs.replace(line, absolute=True)
         except BaseException:
@@ -78,36 +78,36 @@ class Dialer:
             raise
         return line
 
-    async def _proxy(self, exit: Exit) -> Line:
-        guard = ANY_ADDRESS if exit.allow_private else self._guard
-        async with _told_of(exit):
-            addresses = await self._addresses_of(exit)
+    async def _proxy(self, proxy: Proxy) -> Line:
+        guard = ANY_ADDRESS if proxy.allow_private else self._guard
+        async with _told_of(proxy):
+            addresses = await self._addresses_of(proxy)
             tls = None
-            if exit.scheme == "https":
+            if proxy.scheme == "https":
                 tls = self._tls or ssl.create_default_context()
             try:
-                return await self._open(guard, exit.host, addresses, exit.port, tls)
+                return await self._open(guard, proxy.host, addresses, proxy.port, tls)
             except ConnectFailed as error:
                 if error.is_not_the_sites_fault:
                     raise
-                raise ProxyFailed(f"Proxy {exit.address}: {error}") from error
+                raise ProxyFailed(f"Proxy {proxy.address}: {error}") from error
 
-    async def _addresses_of(self, exit: Exit) -> list[str]:
+    async def _addresses_of(self, proxy: Proxy) -> list[str]:
         try:
-            if not exit.allow_private:
-                return [str(one["host"]) for one in await self._resolver.resolve(exit.host, exit.port)]
-            if exit.host == "localhost" or exit.host.endswith(".localhost"):
+            if not proxy.allow_private:
+                return [str(one["host"]) for one in await self._resolver.resolve(proxy.host, proxy.port)]
+            if proxy.host == "localhost" or proxy.host.endswith(".localhost"):
                 return ["127.0.0.1", "::1"]
             loop = asyncio.get_running_loop()
-            found = await loop.getaddrinfo(exit.host, exit.port)
+            found = await loop.getaddrinfo(proxy.host, proxy.port)
             return list(dict.fromkeys(str(one[4][0]) for one in found))
         except AddressRefused as error:
             raise ProxyFailed(
-                f"Proxy {exit.address} is at a private address. If it is intended, set allow_private = true in "
-                f"[proxies.{exit.pool}]."
+                f"Proxy {proxy.address} is at a private address. If it is intended, set allow_private = true in "
+                f"[proxies.{proxy.pool}]."
             ) from error
         except (DnsFailed, OSError, UnicodeError) as error:
-            raise ProxyFailed(f"Proxy {exit.address}: its name does not resolve.") from error
+            raise ProxyFailed(f"Proxy {proxy.address}: its name does not resolve.") from error
 
     async def _open(
         self, guard: AddressGuard, host: str, addresses: list[str], port: int, tls: ssl.SSLContext | None = None
@@ -127,31 +127,31 @@ class Dialer:
 
 
 @asynccontextmanager
-async def _told_of(exit: Exit) -> AsyncIterator[None]:
+async def _told_of(proxy: Proxy) -> AsyncIterator[None]:
     """A failure between us and the proxy counts as the proxy's failure."""
     try:
         yield
     except (GossamerError, asyncio.CancelledError, TimeoutError):
         raise
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError) as error:
-        raise ProxyFailed(f"Proxy {exit.address} hung up, or sent an unexpected response.") from error
+        raise ProxyFailed(f"Proxy {proxy.address} hung up, or sent an unexpected response.") from error
     except (OSError, ValueError) as error:
-        raise ProxyFailed(f"Proxy {exit.address} cannot be used ({type(error).__name__}).") from error
+        raise ProxyFailed(f"Proxy {proxy.address} cannot be used ({type(error).__name__}).") from error
 
 
-def proxy_authorization(exit: Exit) -> str:
+def proxy_authorization(proxy: Proxy) -> str:
     """The Proxy-Authorization header line, or nothing."""
-    if not (exit.username or exit.password):
+    if not (proxy.username or proxy.password):
         return ""
-    packed = base64.b64encode(f"{exit.username}:{exit.password}".encode()).decode()
+    packed = base64.b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
     return f"Proxy-Authorization: Basic {packed}\r\n"
 
 
-def refused_by(exit: Exit, status: int) -> ProxyFailed:
+def refused_by(proxy: Proxy, status: int) -> ProxyFailed:
     """Our error for a status that the proxy itself returned."""
     if status == 407:
-        return ProxyFailed(f"Proxy {exit.address} refuses our user name or password (407).", status=status)
-    return ProxyFailed(f"Proxy {exit.address} does not let us through (status {status}).", status=status)
+        return ProxyFailed(f"Proxy {proxy.address} refuses our user name or password (407).", status=status)
+    return ProxyFailed(f"Proxy {proxy.address} does not let us through (status {status}).", status=status)
 
 
 def _sender(line: Line) -> Callable[[bytes], Awaitable[None]]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 
 from ...errors import AddressRefused, BadResponse, ConnectionDropped, GossamerError, ProxyFailed
-from ...model.route import Exit
+from ...model.route import Proxy
 from ...model.url import site_of_host
 from ..contract import Gate
 from .guard_dialer import Line, refused_by
@@ -60,7 +61,7 @@ class Pass:
 
     def __init__(
         self,
-        exit: Exit | None,
+        proxy: Proxy | None,
         on_bytes: Callable[[int], None] | None,
         gate: Gate | None,
         max_bytes: int | None,
@@ -71,7 +72,7 @@ class Pass:
         self.username = secrets.token_hex(8)
         self.password = secrets.token_urlsafe(24)
         self.mark = secrets.token_hex(8)
-        self.exit = exit
+        self.proxy = proxy
         self.connect = connect
         self.max_bytes = max_bytes
         self.max_requests = max_requests
@@ -150,21 +151,20 @@ class Pass:
     def waited(self) -> float:
         """Seconds that the first request has waited at its gate so far."""
         since = self._at_gate_since
-        return self._waited + (asyncio.get_running_loop().time() - since if since is not None else 0.0)
+        return self._waited + (time.perf_counter() - since if since is not None else 0.0)
 
     async def first_leaves(self, is_good: Callable[[], bool] = lambda: True) -> bool:
         """Return when a request may be written, which must follow at once. The first of the pass waits for its gate;
         False if the connection was lost meanwhile, and the request must come again. Raises SpentError."""
         if self._gate is None:
             return is_good()
-        loop = asyncio.get_running_loop()
         async with self._at_gate:
             gate = self._gate
             if gate is None:
                 return is_good()
-            began = self._at_gate_since = loop.time()
+            began = self._at_gate_since = time.perf_counter()
             try:
-                await gate.enter(self.address if self.exit is None else "")
+                await gate.enter(self.address if self.proxy is None else "")
             except GossamerError as error:
                 if not self.kept_back.done():
                     self.kept_back.set_exception(error)
@@ -173,12 +173,12 @@ class Pass:
                 raise SpentError from error
             finally:
                 self._at_gate_since = None
-                self._waited += loop.time() - began
+                self._waited += time.perf_counter() - began
             if not is_good():
                 gate.withdraw()
                 return False
             self._gate = None
-            loop.call_soon(gate.left)  # when the data written now has reached the kernel
+            asyncio.get_running_loop().call_soon(gate.left)  # when the data written now has reached the kernel
             return True
 
     def sending(self, size: int, abroad: ForeignSite | None = None) -> None:
@@ -207,7 +207,7 @@ class Pass:
             raise SpentError
 
     def __repr__(self) -> str:
-        return f"Pass({self.username!r}, exit={self.exit!r}, received={self.received})"
+        return f"Pass({self.username!r}, proxy={self.proxy!r}, received={self.received})"
 
 
 def _key(authority: str) -> str:
@@ -271,8 +271,8 @@ async def bring_answer(
             if not piece:
                 if raw:
                     holder.note(authority, BadResponse(f"{authority}: what came back is not HTTP."))
-                elif far.absolute and holder.exit is not None:
-                    holder.note(authority, ProxyFailed(f"Proxy {holder.exit.address} hung up."))
+                elif far.absolute and holder.proxy is not None:
+                    holder.note(authority, ProxyFailed(f"Proxy {holder.proxy.address} hung up."))
                 else:
                     holder.note(authority, ConnectionDropped(f"{authority}: the server closed the connection."))
                 return
@@ -287,8 +287,8 @@ async def bring_answer(
         if not first.startswith(b"HTTP/") or not status.isdigit():
             holder.note(authority, BadResponse(f"{authority}: what came back is not HTTP."))
             return
-        if far.absolute and holder.exit is not None and status == b"407":
-            holder.note(authority, refused_by(holder.exit, 407))
+        if far.absolute and holder.proxy is not None and status == b"407":
+            holder.note(authority, refused_by(holder.proxy, 407))
             await answer(writer, 502, (MARK, holder.mark), keep=False)
             return
         if status.startswith(b"1"):

@@ -82,7 +82,7 @@ _COLLECT = """async ([selector, most]) => {
 }"""
 
 
-class Traffic:
+class PageTraffic:
     """The requests of a page: those in progress, their number, and whether its document has loaded. Beyond MAX_REQUESTS
     it gets no more.
 
@@ -188,7 +188,7 @@ async def stop_page(session: CDPSession) -> None:
     await asyncio.gather(*(session.send(name, order) for name, order in orders))
 
 
-async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float, patience: float) -> str:
+async def make_ready(page: Page, traffic: PageTraffic, render: Render, settle: float, patience: float) -> str:
     """Wait and act as the spider asked. Return why the page may be incomplete. `patience`: seconds for all of it."""
     notes = []
     last_round = time.monotonic() + patience * _SHARE_OF_ROUNDS
@@ -217,7 +217,7 @@ async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float
     return "; ".join(filter(None, notes))
 
 
-async def _settled(traffic: Traffic, settle: float, longest: float) -> bool:
+async def _settled(traffic: PageTraffic, settle: float, longest: float) -> bool:
     try:
         async with asyncio.timeout(longest):
             await traffic.loaded()
@@ -227,7 +227,7 @@ async def _settled(traffic: Traffic, settle: float, longest: float) -> bool:
     return True
 
 
-async def _act(page: Page, traffic: Traffic, action: Action, settle: float, since: int, last_round: float) -> str:
+async def _act(page: Page, traffic: PageTraffic, action: Action, settle: float, since: int, last_round: float) -> str:
     """Do the action. Return why it did not complete. `since`: how many requests had ended before the previous action.
     `last_round`: no round of an action with an `until` begins later, so that its results so far are not lost."""
     if action.until:
@@ -321,7 +321,7 @@ async def _element_came(page: Page, action: Action) -> None:
         ) from error
 
 
-async def _request_ended(page: Page, traffic: Traffic, action: Action, since: int) -> None:
+async def _request_ended(page: Page, traffic: PageTraffic, action: Action, since: int) -> None:
     try:
         async with asyncio.timeout(action.seconds or None):
             await traffic.ended(action.text, since)
@@ -330,7 +330,7 @@ async def _request_ended(page: Page, traffic: Traffic, action: Action, since: in
         raise TimedOut(f"{url}: no request to {action.text[:200]!r} ended within {action.seconds:g} s.") from error
 
 
-async def _click_if_there(page: Page, traffic: Traffic, action: Action, settle: float, *, clicked: bool) -> bool:
+async def _click_if_there(page: Page, traffic: PageTraffic, action: Action, settle: float, *, clicked: bool) -> bool:
     """Click the element. False if it is gone: absent, invisible or disabled. After a click it may be so for a while
     only, as long as it loads."""
     from playwright.async_api import TimeoutError as NotInTime
@@ -350,7 +350,7 @@ async def _click_if_there(page: Page, traffic: Traffic, action: Action, settle: 
     return True
 
 
-async def _scroll_on(page: Page, traffic: Traffic, action: Action, settle: float) -> bool:
+async def _scroll_on(page: Page, traffic: PageTraffic, action: Action, settle: float) -> bool:
     """Scroll to the bottom of the page or of an element. False if nothing new appeared."""
     before = await _size(page)
     if action.selector:
@@ -366,7 +366,7 @@ async def _scroll_on(page: Page, traffic: Traffic, action: Action, settle: float
     return True
 
 
-async def _comes(traffic: Traffic, action: Action, settle: float, is_so: Callable[[], Awaitable[bool]]) -> bool:
+async def _comes(traffic: PageTraffic, action: Action, settle: float, is_so: Callable[[], Awaitable[bool]]) -> bool:
     """Poll until `is_so`; False if it was not within the seconds of the action, extended while requests are in
     progress."""
     now = time.monotonic()

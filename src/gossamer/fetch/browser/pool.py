@@ -69,10 +69,10 @@ class BrowserProcess:
         self.watchdog = 0  # its process id
         self.gone: asyncio.Event = asyncio.Event()
         self.why_gone = ""
-        self.overfull = 0  # pages in hand when it was killed for its memory
+        self.overfull = 0  # pages in progress when it was killed for its memory
         self.worn = False  # takes no more pages
         self.pages = 0  # pages shown
-        self.in_hand = 0
+        self.in_progress = 0
         self.memory = 0  # bytes, at the last check
 
     @property
@@ -195,7 +195,7 @@ class BrowserProcess:
             if self.memory > self._settings.recycle_memory.bytes:
                 self.worn = True
             if self.memory > self._most_memory:
-                self.overfull = self.in_hand
+                self.overfull = self.in_progress
                 self._went(f"its processes held {self.memory >> 20} MB")
                 chromium.kill(self._family)  # at once: further growth would take the machine down
                 return
@@ -215,12 +215,12 @@ class BrowserProcess:
 
     def take_page(self) -> None:
         self.pages += 1
-        self.in_hand += 1
+        self.in_progress += 1
         if self.pages >= self._settings.recycle_pages:
             self.worn = True
 
     def give_back_page(self) -> None:
-        self.in_hand -= 1
+        self.in_progress -= 1
 
     async def close(self) -> None:
         """Shut the browser down gracefully if possible, else by force."""
@@ -247,6 +247,9 @@ class BrowserProcess:
                 async with asyncio.timeout(_STOP_PATIENCE):
                     await playwright.stop()
         await asyncio.to_thread(chromium.clear, self.folder, self._family)
+
+
+_NO_PROXY = "http://127.0.0.1:9"  # of a browser that opens no page
 
 
 def _read_errors_of(manager: object) -> None:
@@ -276,17 +279,32 @@ async def _end_process(pidfd: int) -> None:
         os.close(pidfd)
 
 
+# What Chromium logs, by version, where it may not make its sandbox.
+_NO_SANDBOX = ("No usable sandbox", "Zygote process exited", "hello message from zygote", "sys_chroot")
+
+
 def _not_started(error: Exception) -> GossamerError:
     said = str(error)
     if "Executable doesn't exist" in said:
         return Misconfigured(f"No Chromium was found. {chromium.HOW_TO_GET_IT}")
-    if "No usable sandbox" in said:
+    if any(sign in said for sign in _NO_SANDBOX):
         return Misconfigured(
-            "Chromium cannot use its sandbox here: the kernel forbids user namespaces. Allow them "
-            "(sysctl kernel.unprivileged_userns_clone=1), or run the worker where they are allowed."
+            "Chromium cannot use its sandbox here: user namespaces or chroot are forbidden. On a machine, allow them "
+            "(sysctl kernel.unprivileged_userns_clone=1); in a container, run it under the seccomp profile "
+            "deploy/image/chromium-seccomp.json."
         )
     first = said.strip().splitlines()[0][:300] if said.strip() else type(error).__name__
     return BrowserFailed(f"The browser could not be started ({first}).", wait=_NO_NEW_START)
+
+
+async def start_fault(settings: BrowserSettings) -> str:
+    """Start a browser and close it again. "" if that went well, else why it cannot start. It visits nothing."""
+    try:
+        process = await BrowserProcess.start(settings, _NO_PROXY)
+    except GossamerError as error:
+        return str(error)
+    await process.close()
+    return ""
 
 
 _SEAT_PATIENCE = 300.0  # seconds
@@ -359,9 +377,11 @@ class BrowserPool:
                 await self._sweep()
 
     def _free(self) -> BrowserProcess | None:
-        """The browser with the fewest pages in hand, if it has a free seat."""
-        found = [process for process in self._browsers if process.usable and process.in_hand < self._settings.contexts]
-        return min(found, key=lambda process: process.in_hand, default=None)
+        """The browser with the fewest pages in progress, if it has a free seat."""
+        found = [
+            process for process in self._browsers if process.usable and process.in_progress < self._settings.contexts
+        ]
+        return min(found, key=lambda process: process.in_progress, default=None)
 
     def _may_start(self) -> bool:
         return self._starting + sum(process.usable for process in self._browsers) < self._settings.browsers
@@ -369,7 +389,7 @@ class BrowserPool:
     async def _sweep(self) -> None:
         """Close browsers that are dead, or worn and empty, and wake the pages that wait for a seat."""
         for process in tuple(self._browsers):
-            if not process.usable and (process.in_hand == 0 or process.gone.is_set()):
+            if not process.usable and (process.in_progress == 0 or process.gone.is_set()):
                 self._browsers.remove(process)
                 closing = asyncio.create_task(process.close(), name="gossamer-browser-closing")
                 self._closings.add(closing)

@@ -49,7 +49,7 @@ class _BrowserGoneError(Exception):
 
 
 class BrowserTransport:
-    """Open while entered. No browser runs before the first page. `tls` is for exits that speak TLS.
+    """Open while entered. No browser runs before the first page. `tls` is for proxies that speak TLS.
 
     `flags` are passed to Chromium after our own: tests name their own certificates there.
     """
@@ -122,7 +122,7 @@ class BrowserTransport:
         patience = min(limits.total, self._settings.page_timeout)
         started = time.perf_counter()
         gate_pass = self._gate.admit(
-            request.exit,
+            request.proxy,
             gate=request.gate,
             max_bytes=limits.max_body * _BYTES_FACTOR,
             max_requests=MAX_REQUESTS,

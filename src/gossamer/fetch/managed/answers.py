@@ -235,7 +235,10 @@ def state_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> bool | 
     word = state.lower()
     if word in {one.lower() for one in vendor.table.done_states}:
         return True
-    return False if word in {one.lower() for one in vendor.table.failed_states} else None
+    if word not in {one.lower() for one in vendor.table.failed_states}:
+        return None
+    # Of a target that answers with an error the vendor may have the page.
+    return _body_of(vendor, None, part_at(vendor.result, tree)) is not None or bool(_at(vendor.results, answer, tree))
 
 
 def job_failed(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> FetchFailed:
@@ -375,7 +378,8 @@ def _at(where: Where | None, answer: VendorAnswer | None, tree: Tree) -> Tree:
         return answer.status if answer is not None else None
     if where.kind == HEADER:
         return answer.headers.get(where.path[0]) or None if answer is not None else None
-    return at(where.path, tree)
+    places = (at(path, tree) for path in (where.path, *where.others))
+    return next((found for found in places if found is not None), None)
 
 
 def _who(vendor: Vendor) -> str:

@@ -32,12 +32,12 @@ _ENVELOPE = 64 * 1024  # what JSON adds to a page, apart from escapes
 _GONE = frozenset({401, 402, 403, 404, 407, 410})  # asking for the job again is useless
 
 
-def question(vendor: Vendor, request: TransportRequest, path: str) -> Call:
+def question(vendor: Vendor, request: TransportRequest, path: str) -> VendorCall:
     """The call for one page, at once or as a job."""
     limits = request.limits
     parameters = item_of(vendor, request)
     in_query = vendor.table.send == "query"
-    return Call(
+    return VendorCall(
         method=vendor.table.method,
         path=path,
         parameters=parameters if in_query else (),
@@ -72,9 +72,9 @@ def job_id_of(vendor: Vendor, told: str | None) -> str:
     return quote(told, safe="")
 
 
-def look_at(vendor: Vendor, path: str, job: str, limits: Limits, *, limit: int, within: timedelta) -> Call:
+def look_at(vendor: Vendor, path: str, job: str, limits: Limits, *, limit: int, within: timedelta) -> VendorCall:
     """The call for the state of a job. Its timeout is at most the time left for the job."""
-    return Call(
+    return VendorCall(
         method="GET",
         path=path.replace("{id}", job),
         limit=limit,
@@ -110,7 +110,7 @@ _HEADER_LIMIT = 64 * 1024
 _MAX_HEADERS = 128
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class VendorCall(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask. `parameters` go into the query, `body` is sent as JSON."""
 
     method: str
@@ -169,7 +169,7 @@ class Api:
         if resolver is not None:
             await resolver.close()
 
-    async def ask(self, call: Call) -> VendorAnswer:
+    async def ask(self, call: VendorCall) -> VendorAnswer:
         """Make the call. Raises ApiFailed, or FetchFailed if the vendor cannot get the page."""
         if call.asks:
             self._check_rest()
@@ -187,7 +187,7 @@ class Api:
         if left > 0:
             raise ApiFailed(self._rest_words, wait=timedelta(seconds=left))
 
-    async def _request(self, call: Call) -> VendorAnswer:
+    async def _request(self, call: VendorCall) -> VendorAnswer:
         """The raw response, of any status. Raises ApiFailed, without its cause, which would contain the URL."""
         try:
             return await self._raw(call)
@@ -195,7 +195,7 @@ class Api:
             failure = self._in_our_words(error, call)
         raise failure
 
-    async def _raw(self, call: Call) -> VendorAnswer:
+    async def _raw(self, call: VendorCall) -> VendorAnswer:
         session = self._session
         if session is None:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
@@ -240,7 +240,7 @@ class Api:
         self._guard.check(self._host, str(address[0]))
         return socket.socket(family=family, type=kind, proto=protocol)
 
-    def _in_our_words(self, error: Exception, call: Call) -> GossamerError | RuntimeError:
+    def _in_our_words(self, error: Exception, call: VendorCall) -> GossamerError | RuntimeError:
         vendor = self._vendor
         if isinstance(error, RuntimeError) and self._session is None:
             return error

@@ -35,7 +35,7 @@ from .answers import (
     tree_of,
     whole,
 )
-from .api import Api, Call, job_id_of, look_at, never_finished, patience
+from .api import Api, VendorCall, job_id_of, look_at, never_finished, patience
 from .vendor import Parameter, Vendor
 
 _ID_BYTES = 24
@@ -212,13 +212,13 @@ class BatchDesk:
             if state_of(vendor, answer, tree) is not None and batch.open():
                 raise garbage(vendor, f"the batch ended without {len(batch.open())} of its pages")
 
-    def _question(self, batch: _Batch) -> Call:
+    def _question(self, batch: _Batch) -> VendorCall:
         table = self._vendor.table
         items = [{**dict(ticket.item), table.batch_tag: ticket.id} for ticket in batch.tickets.values()]
         body: dict[str, object] = {table.batch_param: items}
         if self._callback_url:
             body[table.callback_param] = f"{self._callback_url}/{batch.name}.{batch.secret}"
-        return Call(
+        return VendorCall(
             method="POST",
             path=table.batch_path,
             body=body,

@@ -129,8 +129,8 @@ class ManagedTransport:
 
     async def _checked(self, request: TransportRequest, resolver: GuardedResolver) -> TransportRequest:
         """The request with a clean URL. Raises FetchRefused for a request that a vendor must not or cannot make."""
-        if request.exit is not None:
-            raise FetchRefused(f"A managed route takes no proxy: {self._vendor.name} uses its own exits.")
+        if request.proxy is not None:
+            raise FetchRefused(f"A managed route takes no proxy: {self._vendor.name} uses its own proxies.")
         if request.method != "GET":
             raise FetchRefused(
                 f"A managed API can only GET pages, not {request.method[:20]!a} them. Name another route for the "

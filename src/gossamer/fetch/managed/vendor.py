@@ -32,10 +32,12 @@ _TOKEN = re.compile(r"(?=[^0-9]*[0-9])[A-Za-z0-9_+/=.~-]{16,}")
 
 
 class Where(msgspec.Struct, frozen=True):
-    """A place in a response: its own status, body or headers, one header, or a path in its JSON."""
+    """A place in a response: its own status, body or headers, one header, or a path in its JSON, with `others` where it
+    may be as well."""
 
     kind: str
     path: tuple[str, ...] = ()
+    others: tuple[tuple[str, ...], ...] = ()
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
@@ -361,8 +363,9 @@ def _parse_where(text: str) -> Where | None:
     if text.startswith("header:"):
         name = text.removeprefix("header:")
         return Where(HEADER, (name,)) if _HEADER_NAME.fullmatch(name) else None
-    steps = tuple(text.split("."))
-    return Where(JSON, steps) if all(_STEP.fullmatch(step) for step in steps) else None
+    path, *others = (tuple(one.strip().split(".")) for one in text.split("|"))
+    fits = all(_STEP.fullmatch(step) for steps in (path, *others) for step in steps)
+    return Where(JSON, path, tuple(others)) if fits else None
 
 
 _EXAMPLES = {

@@ -1,1 +1,1 @@
-"""Proxy pools: where exits come from, which is used next, which rest. Start with `pools.py`."""
+"""Proxy pools: where proxies come from, which is used next, which rest. Start with `pools.py`."""

@@ -1,7 +1,7 @@
-"""Gateways: one address, where the user name selects the exit behind it.
+"""Gateways: one address, where the user name selects the proxy behind it.
 
-The name is made from a template. {user} is the name of the account, {session} an id that stands for one exit,
-{country} where the exit should be. The part in brackets is left out if no country is requested:
+The name is made from a template. {user} is the name of the account, {session} an id that stands for one proxy,
+{country} where the proxy should be. The part in brackets is left out if no country is requested:
 
     {user}-session-{session}[-country-{country}]
 
@@ -20,9 +20,9 @@ from pathlib import Path
 import msgspec
 
 from ...errors import Misconfigured
-from ...model.route import Exit
+from ...model.route import Proxy
 from ...settings import ProxyPool
-from .sources import file_lines, parse_exit, variable
+from .sources import file_lines, parse_proxy, variable
 
 TASK, SITE, KEY = SESSIONS = ("task", "site", "key")
 PLACEHOLDERS = ("user", "session", "country")
@@ -36,7 +36,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 class Gateway(msgspec.Struct, frozen=True, kw_only=True):
     """An opened gateway. `door` is its address without a user name."""
 
-    door: Exit
+    door: Proxy
     template: str
     user: str
     password: str
@@ -47,8 +47,8 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
     def has_sessions(self) -> bool:
         return "{session}" in self.template
 
-    def exit(self, session: str, country: str | None) -> Exit:
-        """The exit behind the gateway for a session id. Raises Misconfigured for a country that cannot be part of a
+    def proxy(self, session: str, country: str | None) -> Proxy:
+        """The proxy behind the gateway for a session id. Raises Misconfigured for a country that cannot be part of a
         user name."""
         asked = country or self.country
         if asked and not _COUNTRY.fullmatch(asked):
@@ -71,10 +71,10 @@ def open_gateway(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, 
     """Read the settings of a gateway. Its user and password may also be in a variable or a secret file, as
     `user:password`. Raises Misconfigured."""
     if terms.urls or terms.file:
-        raise Misconfigured(f"Pool {pool} has a gateway and a list of exits. Split it into two pools.")
+        raise Misconfigured(f"Pool {pool} has a gateway and a list of proxies. Split it into two pools.")
     if terms.session not in SESSIONS:
         raise Misconfigured(f"proxies.{pool}.session must be 'task', 'site' or 'key'.")
-    door = parse_exit(terms.gateway, pool=pool, where=f"proxies.{pool}.gateway", allow_private=terms.allow_private)
+    door = parse_proxy(terms.gateway, pool=pool, where=f"proxies.{pool}.gateway", allow_private=terms.allow_private)
     if door.username or door.password:
         raise Misconfigured(
             f"proxies.{pool}.gateway must not contain credentials. Set proxies.{pool}.user and password; they are "

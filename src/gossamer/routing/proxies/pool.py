@@ -1,7 +1,8 @@
-"""One pool as this process knows it: its exits, their last known health, and the choice among them. Calls no backend.
+"""One pool as this process knows it: its proxies, their last known health, and the choice among them. Calls no backend.
 
-`ListedPool` lists its exits by name, `GatewayPool` has one address with a session for each request. Reading their
-sources may raise Misconfigured. A source that has changed is read again; while it cannot be read, the old exits count.
+`ListedPool` lists its proxies by name, `GatewayPool` has one address with a session for each request. Reading their
+sources may raise Misconfigured. A source that has changed is read again; while it cannot be read, the old proxies
+count.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from ...errors import Misconfigured
-from ...model.route import Exit, ExitOutcome
+from ...model.route import Proxy, ProxyOutcome
 from ...settings import ProxyPool
-from .contract import ExitAtSite, ExitHealth, ExitReport, Renewal, RestTerms
+from .contract import ProxyAtSite, ProxyHealth, ProxyReport, Renewal, RestTerms
 from .gateway import SITE, another_id, fresh_id, open_gateway
 from .health import after, after_at_site, weight
-from .rotation import AllRest, Choice, ExitStanding, Rotation, SiteRest, all_rest, keep
-from .sources import listed_exits, watched_files
+from .rotation import AllRest, Choice, ProxyStanding, Rotation, SiteRest, all_rest, keep
+from .sources import listed_proxies, watched_files
 
 V = TypeVar("V")
 
@@ -30,14 +31,15 @@ USUAL_STAY = timedelta(minutes=10)
 LISTED_PATIENCE = 3
 # Behind a gateway are thousands of machines, some of which are always down: a few failures say nothing about the rest.
 GATEWAY_PATIENCE = 20
-AGREED = 3  # exits that refused a page before it counts as forbidden to everybody; all of a smaller pool
+AGREED = 3  # proxies that refused a page before it counts as forbidden to everybody; all of a smaller pool
 # Sessions of a gateway that did: whether one that refused the page serves others since is not known.
 SESSIONS_AGREED = 8
+SKIPPED = 4e9  # the rest of a proxy that the settings, or an admin, leave out: until they name it no more
 MAX_SESSIONS = 50_000  # lasting sessions in memory; the least recently used is forgotten first
 
 
-class ExitRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page needs. `tried` are exits that it used in vain; `session` is a key chosen by its spider."""
+class ProxyRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page needs. `tried` are proxies that it used in vain; `session` is a key chosen by its spider."""
 
     site: str
     country: str | None = None
@@ -47,9 +49,9 @@ class ExitRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """`again`: the page has tried it before, but no other exit is awake."""
+    """`again`: the page has tried it before, but no other proxy is awake."""
 
-    exit: Exit
+    proxy: Proxy
     again: bool = False
 
 
@@ -57,30 +59,30 @@ class Pool(Protocol):
     terms: RestTerms
     marks: SiteMarks
 
-    def take(self, wanted: ExitRequest, now: float) -> Found | AllRest: ...
+    def take(self, wanted: ProxyRequest, now: float) -> Found | AllRest: ...
 
-    def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
-        """Take over health from the book: of some exits, or (`whole`) of all that were ever used."""
+    def learn(self, rows: Iterable[ProxyHealth], now: float, *, whole: bool) -> None:
+        """Take over health from the book: of some proxies, or (`whole`) of all that were ever used."""
         ...
 
-    def count(self, report: ExitReport, now: float) -> None:
+    def count(self, report: ProxyReport, now: float) -> None:
         """Count a report that the book does not have yet."""
         ...
 
     def has_others(self, site: str, avoid: Collection[str], now: float) -> bool:
-        """Is an exit awake, and welcome at the site, that is none of these?"""
+        """Is a proxy awake, and welcome at the site, that is none of these?"""
         ...
 
     def rest_at(self, site: str, now: float) -> SiteRest | None:
-        """Until when no exit may visit the site, which refused them; None if one may, or none is awake anywhere."""
+        """Until when no proxy may visit the site, which refused them; None if one may, or none is awake anywhere."""
         ...
 
     def is_the_pages_fault(self, site: str, tried: Collection[str]) -> bool:
-        """Is a page of the site forbidden to everybody, and not only to the exits `tried`, which it refused?"""
+        """Is a page of the site forbidden to everybody, and not only to the proxies `tried`, which it refused?"""
         ...
 
-    def health_name(self, exit_: Exit) -> str:
-        """The name under which the exit's health is kept."""
+    def health_name(self, proxy: Proxy) -> str:
+        """The name under which the proxy's health is kept."""
         ...
 
     def has_changed(self) -> bool:
@@ -91,43 +93,47 @@ class Pool(Protocol):
         """Read the sources again. Raises Misconfigured; then everything stays as it was until they change again."""
         ...
 
+    def skip(self, names: Collection[str], now: float) -> None:
+        """Use none of these from now on, and all others."""
+        ...
+
     @property
     def size(self) -> int: ...
 
 
 class SiteMarks:
-    """How the exits of a pool fare at the sites that have refused them, as this process knows it."""
+    """How the proxies of a pool fare at the sites that have refused them, as this process knows it."""
 
     def __init__(self, terms: RestTerms) -> None:
         self._terms = terms
-        self._by_site: dict[str, dict[str, ExitAtSite]] = {}
+        self._by_site: dict[str, dict[str, ProxyAtSite]] = {}
 
-    def at(self, site: str) -> Mapping[str, ExitAtSite]:
-        """By name of the exit."""
+    def at(self, site: str) -> Mapping[str, ProxyAtSite]:
+        """By name of the proxy."""
         return self._by_site.get(site, {})
 
-    def learn(self, rows: Iterable[ExitAtSite], *, whole: bool) -> None:
-        """Take over what the book says: of some exits, or (`whole`) of all."""
+    def learn(self, rows: Iterable[ProxyAtSite], *, whole: bool) -> None:
+        """Take over what the book says: of some proxies, or (`whole`) of all."""
         if whole:
             self._by_site = {}
         for row in rows:
             self._by_site.setdefault(row.site, {})[row.name] = row
 
-    def count(self, report: ExitReport, now: float) -> None:
-        known = self.at(report.site).get(report.exit)
-        if known is None and report.outcome is ExitOutcome.OK:
+    def count(self, report: ProxyReport, now: float) -> None:
+        known = self.at(report.site).get(report.proxy)
+        if known is None and report.outcome is ProxyOutcome.OK:
             return
-        known = known or ExitAtSite(name=report.exit, site=report.site)
-        self._by_site.setdefault(report.site, {})[report.exit] = after_at_site(known, report, self._terms, now)
+        known = known or ProxyAtSite(name=report.proxy, site=report.site)
+        self._by_site.setdefault(report.site, {})[report.proxy] = after_at_site(known, report, self._terms, now)
 
     def serves(self, site: str, name: str) -> bool:
-        """Has the exit served the site since it last refused it, without a rest in between?"""
+        """Has the proxy served the site since it last refused it, without a rest in between?"""
         known = self.at(site).get(name)
         return known is not None and known.run > 0 and not known.rest_until
 
 
 class ListedPool:
-    """Listed exits. Fulfils `Pool`."""
+    """Listed proxies. Fulfils `Pool`."""
 
     def __init__(self, name: str, terms: ProxyPool, root: Path, environ: Mapping[str, str], now: float) -> None:
         self._name, self._settings, self._root, self._environ = name, terms, root, environ
@@ -135,22 +141,23 @@ class ListedPool:
         self.terms = rest_terms(name, terms, patience=LISTED_PATIENCE)
         self.marks = SiteMarks(self.terms)
         self._signature = signature(watched_files(terms, root))
-        self._health: dict[str, ExitHealth] = {}
+        self._health: dict[str, ProxyHealth] = {}
         self._rotation = Rotation()
-        self._exits: dict[str, Exit] = {}
-        self._standings: list[ExitStanding] = []
+        self._proxies: dict[str, Proxy] = {}
+        self._standings: list[ProxyStanding] = []
         self._places: dict[str, int] = {}
+        self._skipped: Collection[str] = ()
         self._list(now)
 
     @property
     def size(self) -> int:
-        return len(self._exits)
+        return len(self._proxies)
 
     @property
-    def exits(self) -> list[Exit]:
-        return list(self._exits.values())
+    def proxies(self) -> list[Proxy]:
+        return list(self._proxies.values())
 
-    def take(self, wanted: ExitRequest, now: float) -> Found | AllRest:
+    def take(self, wanted: ProxyRequest, now: float) -> Found | AllRest:
         choice: Choice | AllRest
         at_site = self.marks.at(wanted.site)
         if wanted.session is not None:
@@ -162,9 +169,9 @@ class ListedPool:
             choice = keep(f"site/{wanted.site}", self._standings, now, self._stay.total_seconds(), avoid, at_site)
         else:
             choice = self._rotation.next(now, wanted.avoid | wanted.tried, at_site)
-        return choice if isinstance(choice, AllRest) else Found(self._exits[choice.name], choice.again)
+        return choice if isinstance(choice, AllRest) else Found(self._proxies[choice.name], choice.again)
 
-    def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
+    def learn(self, rows: Iterable[ProxyHealth], now: float, *, whole: bool) -> None:
         if whole:
             self._health = {row.name: row for row in rows}
             self._arrange(now)
@@ -172,8 +179,8 @@ class ListedPool:
         for row in rows:
             self._put(row, now)
 
-    def count(self, report: ExitReport, now: float) -> None:
-        before = self._health.get(report.exit) or ExitHealth(name=report.exit)
+    def count(self, report: ProxyReport, now: float) -> None:
+        before = self._health.get(report.proxy) or ProxyHealth(name=report.proxy)
         self._put(after(before, report, self.terms, now), now)
         if report.site:
             self.marks.count(report, now)
@@ -198,8 +205,8 @@ class ListedPool:
     def is_the_pages_fault(self, site: str, tried: Collection[str]) -> bool:
         return len(tried) >= min(AGREED, self.size) and any(self.marks.serves(site, name) for name in tried)
 
-    def health_name(self, exit_: Exit) -> str:
-        return exit_.name
+    def health_name(self, proxy: Proxy) -> str:
+        return proxy.name
 
     def has_changed(self) -> bool:
         return signature(watched_files(self._settings, self._root)) != self._signature
@@ -209,20 +216,25 @@ class ListedPool:
         self._list(now)
 
     def _list(self, now: float) -> None:
-        found = listed_exits(self._name, self._settings, self._root, self._environ)
-        self._exits = {one.name: one for one in found}
+        found = listed_proxies(self._name, self._settings, self._root, self._environ)
+        self._proxies = {one.name: one for one in found}
         self._arrange(now)
 
     def _arrange(self, now: float) -> None:
-        self._standings = [self._standing(name) for name in self._exits]
-        self._places = {name: place for place, name in enumerate(self._exits)}
+        self._standings = [self._standing(name) for name in self._proxies]
+        self._places = {name: place for place, name in enumerate(self._proxies)}
         self._rotation.update(self._standings, now)
 
-    def _put(self, row: ExitHealth, now: float) -> None:
+    def skip(self, names: Collection[str], now: float) -> None:
+        if names != self._skipped:
+            self._skipped = names
+            self._arrange(now)
+
+    def _put(self, row: ProxyHealth, now: float) -> None:
         self._health[row.name] = row
         place = self._places.get(row.name)
         if place is None:
-            return  # an exit that is no longer listed
+            return  # a proxy that is no longer listed
         before = self._standings[place]
         self._standings[place] = standing = self._standing(row.name)
         if standing.rest_until < before.rest_until and before.rest_until > now:
@@ -230,15 +242,17 @@ class ListedPool:
         else:
             self._rotation.change(standing)
 
-    def _standing(self, name: str) -> ExitStanding:
+    def _standing(self, name: str) -> ProxyStanding:
         health = self._health.get(name)
+        if name in self._skipped:
+            return ProxyStanding(name, rest_until=SKIPPED)
         if health is None:
-            return ExitStanding(name)
-        return ExitStanding(name, weight(health), health.rest_until, health.strikes)
+            return ProxyStanding(name)
+        return ProxyStanding(name, weight(health), health.rest_until, health.strikes)
 
 
 class GatewayPool:
-    """Exits behind a gateway. Fulfils `Pool`. A ban renews the session; the gateway itself goes on."""
+    """Proxies behind a gateway. Fulfils `Pool`. A ban renews the session; the gateway itself goes on."""
 
     def __init__(self, name: str, terms: ProxyPool, root: Path, environ: Mapping[str, str], *, project: str) -> None:
         self._name, self._settings, self._root, self._environ = name, terms, root, environ
@@ -249,23 +263,29 @@ class GatewayPool:
         self.marks = SiteMarks(self.terms)
         self._signature = signature(watched_files(terms, root))
         self._gateway = open_gateway(name, terms, root, environ)
-        self._health = ExitHealth(name=self._gateway.door.name)
+        self._health = ProxyHealth(name=self._gateway.door.name)
+        self._skipped = False
         self._generations: OrderedDict[str, int] = OrderedDict()
-        self._lasting: OrderedDict[str, tuple[str, int]] = OrderedDict()  # exit -> its session and generation
+        self._lasting: OrderedDict[str, tuple[str, int]] = OrderedDict()  # proxy -> its session and generation
 
     @property
     def size(self) -> int:
         return 1
 
     @property
-    def door(self) -> Exit:
+    def door(self) -> Proxy:
         return self._gateway.door
 
-    def sample(self) -> Exit:
-        """An exit with a new session."""
-        return self._gateway.exit(fresh_id(), None)
+    def sample(self) -> Proxy:
+        """A proxy with a new session."""
+        return self._gateway.proxy(fresh_id(), None)
 
-    def take(self, wanted: ExitRequest, now: float) -> Found | AllRest:
+    def skip(self, names: Collection[str], now: float) -> None:
+        self._skipped = self._health.name in names
+
+    def take(self, wanted: ProxyRequest, now: float) -> Found | AllRest:
+        if self._skipped:
+            return AllRest(SKIPPED)
         if self._health.rest_until > now:
             return AllRest(self._health.rest_until)
         if (rest := self.rest_at(wanted.site, now)) is not None:
@@ -274,14 +294,14 @@ class GatewayPool:
             return Found(self._last(f"key/{wanted.session}", wanted, wanted.avoid, now))
         if self._gateway.session == SITE:
             return Found(self._last(f"site/{wanted.site}", wanted, wanted.avoid | wanted.tried, now))
-        return Found(self._gateway.exit(fresh_id(), wanted.country))
+        return Found(self._gateway.proxy(fresh_id(), wanted.country))
 
-    def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
+    def learn(self, rows: Iterable[ProxyHealth], now: float, *, whole: bool) -> None:
         own = next((row for row in rows if row.name == self._health.name), None)
         if own is not None or whole:
-            self._health = own or ExitHealth(name=self._health.name)
+            self._health = own or ProxyHealth(name=self._health.name)
 
-    def count(self, report: ExitReport, now: float) -> None:
+    def count(self, report: ProxyReport, now: float) -> None:
         self._health = after(self._health, report, self.terms, now)
         if report.site:
             self.marks.count(report, now)
@@ -296,7 +316,7 @@ class GatewayPool:
     def is_the_pages_fault(self, site: str, tried: Collection[str]) -> bool:
         return len(tried) >= SESSIONS_AGREED and self.marks.serves(site, self._health.name)
 
-    def health_name(self, exit_: Exit) -> str:
+    def health_name(self, proxy: Proxy) -> str:
         return self._health.name
 
     def has_changed(self) -> bool:
@@ -308,10 +328,10 @@ class GatewayPool:
 
     # -- lasting sessions ----------------------------------------------------------------------------------------
 
-    def banned_session(self, exit_: Exit) -> tuple[str, int] | None:
-        """The lasting session behind an exit and the generation that was banned; None if there is none, or if it has a
+    def banned_session(self, proxy: Proxy) -> tuple[str, int] | None:
+        """The lasting session behind a proxy and the generation that was banned; None if there is none, or if it has a
         newer one already. From now on this process uses the next."""
-        known = self._lasting.pop(exit_.name, None)
+        known = self._lasting.pop(proxy.name, None)
         if known is None or self._generations.get(known[0], 0) > known[1]:
             return None
         self.renewed(known[0], known[1] + 1)
@@ -325,11 +345,11 @@ class GatewayPool:
         for row in rows:
             self.renewed(row.session, row.generation)
 
-    def _last(self, session: str, wanted: ExitRequest, avoid: Collection[str], now: float) -> Exit:
+    def _last(self, session: str, wanted: ProxyRequest, avoid: Collection[str], now: float) -> Proxy:
         generation = self._generations.get(session, 0)
         span = int(now // self._span) if self._span else 0
         tried = [name.rpartition("#")[2] for name in avoid]
-        found = self._gateway.exit(
+        found = self._gateway.proxy(
             another_id(self._project, self._name, session, generation, span, tried), wanted.country
         )
         self._lasting[found.name] = (session, generation)
@@ -347,7 +367,7 @@ def open_pool(
 
 
 def stay_of(name: str, terms: ProxyPool) -> timedelta | None:
-    """How long a site keeps its exit; None: not at all. Raises Misconfigured."""
+    """How long a site keeps its proxy; None: not at all. Raises Misconfigured."""
     if terms.kind not in KINDS:
         raise Misconfigured(f"proxies.{name}.kind must be 'datacenter' or 'residential'.")
     if terms.stay is None:

@@ -1,11 +1,11 @@
-"""All pools of a project in one process: exits are taken here, and their results reported here.
+"""All pools of a project in one process: proxies are taken here, and their results reported here.
 
 A report changes what this process knows at once, and reaches the book within half a second, a ban or a failure without
-delay. Reports of other workers are read every second, so that all avoid an exit that was banned seconds ago.
+delay. Reports of other workers are read every second, so that all avoid a proxy that was banned seconds ago.
 
-How it fails: Misconfigured for a pool that does not exist or whose source cannot be read, AllExitsRest if no exit is
+How it fails: Misconfigured for a pool that does not exist or whose source cannot be read, AllProxiesRest if no proxy is
 awake, BackendUnavailable if the book must be read and does not answer. How it recovers: reports wait while the book
-does not answer. A file of exits is read again when it changes; while it is invalid the old exits are used, and the
+does not answer. A file of proxies is read again when it changes; while it is invalid the old proxies are used, and the
 problem is reported once.
 """
 
@@ -24,17 +24,17 @@ from typing import Self
 from urllib.parse import quote
 
 from ...clock import Clock
-from ...errors import AllExitsRest, GossamerError, Misconfigured, Transient
+from ...errors import AllProxiesRest, GossamerError, Misconfigured, Transient
 from ...model import events
-from ...model.route import Exit, ExitOutcome
+from ...model.route import Proxy, ProxyOutcome
 from ...settings import ProxyPool
-from .contract import ExitBook, ExitReport
+from .contract import ProxyBook, ProxyReport
 from .health import MAX_WORDS
 from .outbox import Outbox
-from .pool import ExitRequest, GatewayPool, ListedPool, open_pool
+from .pool import SKIPPED, GatewayPool, ListedPool, ProxyRequest, open_pool
 from .rotation import AllRest, SiteRest
 
-REFUSALS = (ExitOutcome.BANNED, ExitOutcome.REFUSED)
+REFUSALS = (ProxyOutcome.BANNED, ProxyOutcome.REFUSED)
 TELL_EVERY = timedelta(milliseconds=500)
 HEAR_EVERY = timedelta(seconds=1)
 HEAR_ALL_EVERY = timedelta(seconds=10)  # so that a reset is noticed
@@ -43,9 +43,9 @@ OVERLAP = 2.0  # seconds: clocks of processes that share a file differ a little
 SHORTEST_WAIT, LONGEST_WAIT = (
     timedelta(milliseconds=500),
     timedelta(minutes=5),
-)  # new exits may be added before the first wakes
+)  # new proxies may be added before the first wakes
 FLUSH_WITHIN = timedelta(seconds=3)  # at the end; after that, unsent reports are lost
-MAX_PAGES = 10_000  # whose exits are remembered here; the oldest are forgotten first
+MAX_PAGES = 10_000  # whose proxies are remembered here; the oldest are forgotten first
 
 
 class Pools:
@@ -54,15 +54,18 @@ class Pools:
     def __init__(
         self,
         pools: Mapping[str, ProxyPool],
-        book: ExitBook,
+        book: ProxyBook,
         clock: Clock,
         *,
         project: str,
         root: Path,
         environ: Mapping[str, str] | None = None,
         troubles: events.EventSink | None = None,
+        skips: Callable[[str], Collection[str]] | None = None,
     ) -> None:
+        """`skips` names the proxies of a pool that are not used now; None: as its settings say."""
         self._settings = pools
+        self._skips = skips or (lambda pool: pools[pool].skip if pool in pools else ())
         self._book = book
         self._clock = clock
         self._project = project
@@ -72,7 +75,7 @@ class Pools:
         self._told: dict[str, str] = {}  # the last problem of each pool
         self._open: dict[str, ListedPool | GatewayPool] = {}
         self._opening = asyncio.Lock()
-        self._heard: dict[str, tuple[float, float]] = {}  # pool -> newest change of an exit and of a session
+        self._heard: dict[str, tuple[float, float]] = {}  # pool -> newest change of a proxy and of a session
         self._outbox = Outbox()
         self._tried: OrderedDict[bytes, frozenset[str]] = OrderedDict()
         self._talking = asyncio.Lock()
@@ -108,101 +111,107 @@ class Pools:
         session: str | None = None,
         avoid: Collection[str] = (),
         untried: bool = False,
-    ) -> Exit:
-        """An exit for an attempt at a page. Raises AllExitsRest, Misconfigured, BackendUnavailable.
+    ) -> Proxy:
+        """A proxy for an attempt at a page. Raises AllProxiesRest, Misconfigured, BackendUnavailable.
 
-        `attempt` is how many attempts were used up before. From the second on the book is asked which exits the page
+        `attempt` is how many attempts were used up before. From the second on the book is asked which proxies the page
         has tried in vain, here or elsewhere; another is taken if there is one. `session` is a key chosen by the spider:
-        all pages that name it leave as the same visitor, also when they are retried. `avoid` holds names of exits that
-        the caller does not want; one of them, or one that was tried in vain, is taken if no other is awake, unless it
-        must be `untried`.
+        all pages that name it leave as the same visitor, also when they are retried. `avoid` holds names of proxies
+        that the caller does not want; one of them, or one that was tried in vain, is taken if no other is awake, unless
+        it must be `untried`.
         """
         opened = self._open.get(pool) or await self._pool(pool)
         tried = self._tried.get(fingerprint, frozenset())
         if attempt:
             tried |= frozenset(await self._book.used(fingerprint))
-        wanted = ExitRequest(site=site, country=country, session=session, tried=tried, avoid=frozenset(avoid))
+        wanted = ProxyRequest(site=site, country=country, session=session, tried=tried, avoid=frozenset(avoid))
         now = self._clock.now()
+        opened.skip(self._skips(pool), now)
         found = opened.take(wanted, now)
+        if isinstance(found, AllRest) and found.until >= SKIPPED:
+            words = f"Every proxy of pool {pool} is left out by its setting skip. See `gossamer override list`."
+            raise AllProxiesRest(words, wait=LONGEST_WAIT)
         if isinstance(found, AllRest):
             wait = timedelta(seconds=max(0.0, found.until - now))
-            exits = "The gateway" if isinstance(opened, GatewayPool) else f"All {opened.size} exits"
+            proxies = "The gateway" if isinstance(opened, GatewayPool) else f"All {opened.size} proxies"
             why = f": {site} refused them" if found.refused else ""
-            rests = AllExitsRest(
-                f"{exits} of pool {pool} must rest for {wait.total_seconds():.0f} s more{why}. See `gossamer proxies`.",
+            rests = AllProxiesRest(
+                f"{proxies} of pool {pool} must rest for {wait.total_seconds():.0f} s more{why}. "
+                "See `gossamer proxies`.",
                 wait=min(max(wait, SHORTEST_WAIT), LONGEST_WAIT),
             )
             rests.refused = found.refused
             raise rests
         if found.again and untried:
-            raise AllExitsRest(f"This page has tried every exit of pool {pool} that is awake.", wait=SHORTEST_WAIT)
+            raise AllProxiesRest(f"This page has tried every proxy of pool {pool} that is awake.", wait=SHORTEST_WAIT)
         if found.again and opened.size > 1:
-            self._say(pool, f"A page has tried every exit of pool {pool} that is awake; one is used again.")
-        return found.exit
+            words = "If this comes often, the pool wants more proxies: see `gossamer proxies`."
+            self._say(pool, f"A page has tried every proxy of pool {pool} that is awake; one is used again. {words}")
+        return found.proxy
 
     def report(
         self,
-        exit_: Exit,
-        outcome: ExitOutcome,
+        proxy: Proxy,
+        outcome: ProxyOutcome,
         *,
         site: str = "",
         times: int = 1,
         seconds: float = 0.0,
         received: int = 0,
-        tokens: float = 0.0,
+        credits: float = 0.0,
         words: str = "",
         fingerprint: bytes | None = None,
     ) -> None:
-        """Report the result of an exit that was taken here, at that site. Returns at once. `words` say what went wrong.
+        """Report the result of a proxy that was taken here, at that site. Returns at once. `words` say what went wrong.
         `times` is 0 for a ban whose use was reported as a refusal before.
 
-        With the `fingerprint` of the page, its next attempt takes another exit if this one was in vain.
+        With the `fingerprint` of the page, its next attempt takes another proxy if this one was in vain.
         """
-        opened = self._open[exit_.pool]
-        name = opened.health_name(exit_)
-        # A broken exit is broken for all sites; a success matters at a site that has refused the exit.
+        opened = self._open[proxy.pool]
+        name = opened.health_name(proxy)
+        # A broken proxy is broken for all sites; a success matters at a site that has refused the proxy.
         known = opened.marks.at(site).get(name)
-        apart = known is not None if outcome is ExitOutcome.OK else outcome in REFUSALS
-        if outcome is ExitOutcome.REFUSED and fingerprint is not None and not (known is not None and known.strikes):
-            # The same page once more is no further evidence against an exit that never had to rest here.
-            apart = exit_.name not in self._tried.get(fingerprint, ())
-        report = ExitReport(
-            exit=name,
+        apart = known is not None if outcome is ProxyOutcome.OK else outcome in REFUSALS
+        if outcome is ProxyOutcome.REFUSED and fingerprint is not None and not (known is not None and known.strikes):
+            # The same page once more is no further evidence against a proxy that never had to rest here.
+            apart = proxy.name not in self._tried.get(fingerprint, ())
+        report = ProxyReport(
+            proxy=name,
             outcome=outcome,
             site=site if apart else "",
             times=times,
             seconds=seconds,
             bytes=received,
-            tokens=tokens,
-            words="" if outcome is ExitOutcome.OK else without_secrets(words, exit_),
+            credits=credits,
+            words="" if outcome is ProxyOutcome.OK else without_secrets(words, proxy),
         )
         opened.count(report, self._clock.now())
-        self._outbox.report(exit_.pool, report)
-        if outcome is ExitOutcome.OK:
+        self._outbox.report(proxy.pool, report)
+        if outcome is ProxyOutcome.OK:
             return
         if fingerprint is not None:
-            self._note_use(fingerprint, exit_.name)
-        if outcome is ExitOutcome.BANNED and isinstance(opened, GatewayPool):
-            banned = opened.banned_session(exit_)
+            self._note_use(fingerprint, proxy.name)
+        if outcome is ProxyOutcome.BANNED and isinstance(opened, GatewayPool):
+            banned = opened.banned_session(proxy)
             if banned is not None:
-                self._outbox.renew(exit_.pool, *banned)
+                self._outbox.renew(proxy.pool, *banned)
         self._urgent.set()
 
     async def rest_at(self, pool: str, site: str) -> SiteRest | None:
-        """Until when no exit of the pool may visit the site, which refused them; None if one may, or if none is awake
+        """Until when no proxy of the pool may visit the site, which refused them; None if one may, or if none is awake
         for other sites either."""
         opened, now = self._open.get(pool) or await self._pool(pool), self._clock.now()
         return opened.rest_at(site, now)
 
-    def has_others(self, exit_: Exit, site: str, avoid: Collection[str]) -> bool:
-        """Is another exit of the pool awake and welcome at the site?"""
-        return self._open[exit_.pool].has_others(site, {*avoid, exit_.name}, self._clock.now())
+    def has_others(self, proxy: Proxy, site: str, avoid: Collection[str]) -> bool:
+        """Is another proxy of the pool awake and welcome at the site?"""
+        return self._open[proxy.pool].has_others(site, {*avoid, proxy.name}, self._clock.now())
 
-    def is_the_pages_fault(self, exit_: Exit, site: str, fingerprint: bytes) -> bool:
-        """The exit refused the page. True if exits that did so before serve other pages of the site: then the page is
-        forbidden to everybody."""
-        tried = self._tried.get(fingerprint, frozenset()) | {exit_.name}
-        return self._open[exit_.pool].is_the_pages_fault(site, tried)
+    def is_the_pages_fault(self, proxy: Proxy, site: str, fingerprint: bytes) -> bool:
+        """The proxy refused the page. True if proxies that did so before serve other pages of the site: then the page
+        is forbidden to everybody."""
+        tried = self._tried.get(fingerprint, frozenset()) | {proxy.name}
+        return self._open[proxy.pool].is_the_pages_fault(site, tried)
 
     async def flush(self) -> None:
         """Send all waiting reports to the book now. Raises BackendUnavailable; unsent ones keep waiting."""
@@ -266,9 +275,9 @@ class Pools:
                 await self._hear(name, opened, whole=whole)
 
     async def _hear(self, name: str, opened: ListedPool | GatewayPool, *, whole: bool) -> None:
-        exits, sessions = (0.0, 0.0) if whole else self._heard.get(name, (0.0, 0.0))
-        rows = await self._book.health(name, max(0.0, exits - OVERLAP))
-        at_sites = await self._book.at_sites(name, max(0.0, exits - OVERLAP))  # a report changes both
+        proxies, sessions = (0.0, 0.0) if whole else self._heard.get(name, (0.0, 0.0))
+        rows = await self._book.health(name, max(0.0, proxies - OVERLAP))
+        at_sites = await self._book.at_sites(name, max(0.0, proxies - OVERLAP))  # a report changes both
         now = self._clock.now()
         opened.learn(rows, now, whole=whole)
         opened.marks.learn(at_sites, whole=whole)
@@ -280,7 +289,7 @@ class Pools:
             renewals = await self._book.renewals(name, max(0.0, sessions - OVERLAP))
             opened.learn_renewals(renewals)
             sessions = max((row.changed_at for row in renewals), default=sessions)
-        self._heard[name] = (max((row.changed_at for row in rows), default=exits), sessions)
+        self._heard[name] = (max((row.changed_at for row in rows), default=proxies), sessions)
 
     async def _look(self, name: str, opened: ListedPool | GatewayPool) -> None:
         try:
@@ -288,7 +297,7 @@ class Pools:
                 opened.reread(self._clock.now())
                 self._told.pop(name, None)
         except Misconfigured as error:
-            self._say(name, f"{error} Until that is fixed, the exits that were read before are used.")
+            self._say(name, f"{error} Until that is fixed, the proxies that were read before are used.")
 
     async def _unharmed(self, work: Callable[[], Awaitable[None]]) -> None:
         """Errors in background tasks must not affect pages."""
@@ -313,11 +322,11 @@ class Pools:
         self._outbox.use(fingerprint, name)
 
 
-def without_secrets(words: str, exit_: Exit) -> str:
-    """The text, short, on one line, and without the exit's credentials in any form that a driver may use."""
+def without_secrets(words: str, proxy: Proxy) -> str:
+    """The text, short, on one line, and without the proxy's credentials in any form that a driver may use."""
     text = " ".join(words.split())
-    pair = f"{exit_.username}:{exit_.password}"
-    secrets = (b64encode(pair.encode("utf-8", "replace")).decode(), pair, exit_.password, exit_.username)
+    pair = f"{proxy.username}:{proxy.password}"
+    secrets = (b64encode(pair.encode("utf-8", "replace")).decode(), pair, proxy.password, proxy.username)
     for secret in secrets:
         for spelling in (secret, quote(secret, safe="")):
             if len(spelling) >= 3:

@@ -1,9 +1,9 @@
-"""Which exit is used next. No I/O, no clock: the same questions get the same answers.
+"""Which proxy is used next. No I/O, no clock: the same questions get the same answers.
 
-Two ways. `Rotation` goes round: each exit has its turn in proportion to its weight, in a smooth order. `keep` lets a
-site keep one exit for a while; all workers arrive at the same choice without asking each other.
+Two ways. `Rotation` goes round: each proxy has its turn in proportion to its weight, in a smooth order. `keep` lets a
+site keep one proxy for a while; all workers arrive at the same choice without asking each other.
 
-Neither returns a resting exit, nor one that rests for the site (`at_site`). One to be avoided is returned only if no
+Neither returns a resting proxy, nor one that rests for the site (`at_site`). One to be avoided is returned only if no
 other is awake, and then the choice says so.
 """
 
@@ -15,14 +15,14 @@ from hashlib import blake2b
 
 import msgspec
 
-from .contract import ExitAtSite
+from .contract import ProxyAtSite
 
-_NOWHERE: Mapping[str, ExitAtSite] = {}
+_NOWHERE: Mapping[str, ProxyAtSite] = {}
 PROBES = 64  # random positions that are tried before all positions in order
 
 
-class ExitStanding(msgspec.Struct, frozen=True):
-    """An exit in the eyes of the choice. `strikes` are bans that successes have not made up for yet."""
+class ProxyStanding(msgspec.Struct, frozen=True):
+    """A proxy in the eyes of the choice. `strikes` are bans that successes have not made up for yet."""
 
     name: str
     weight: float = 1.0
@@ -31,14 +31,14 @@ class ExitStanding(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """An exit to use. `again`: it should have been avoided, but no other is awake."""
+    """A proxy to use. `again`: it should have been avoided, but no other is awake."""
 
     name: str
     again: bool = False
 
 
 class AllRest(msgspec.Struct, frozen=True):
-    """No exit is awake. The first of them wakes at `until`. `refused`: some of them rest for this site alone, because
+    """No proxy is awake. The first of them wakes at `until`. `refused`: some of them rest for this site alone, because
     it refused them."""
 
     until: float
@@ -46,7 +46,7 @@ class AllRest(msgspec.Struct, frozen=True):
 
 
 class SiteRest(msgspec.Struct, frozen=True):
-    """Every exit rests for a site that refused them. `strikes` is how often each had to, at least, without a page that
+    """Every proxy rests for a site that refused them. `strikes` is how often each had to, at least, without a page that
     made up for it."""
 
     until: float
@@ -54,22 +54,22 @@ class SiteRest(msgspec.Struct, frozen=True):
 
 
 class Rotation:
-    """Exits in turn. Each has a mark that moves on by 1/weight whenever it is used; the lowest mark is next.
+    """Proxies in turn. Each has a mark that moves on by 1/weight whenever it is used; the lowest mark is next.
 
-    So two exits that stay awake never deviate by more than one turn each from their weights. An exit that wakes up or
+    So two proxies that stay awake never deviate by more than one turn each from their weights. A proxy that wakes up or
     joins begins as if it had just had its turn: it does not make up for its absence.
     """
 
     def __init__(self) -> None:
-        self._standings: dict[str, ExitStanding] = {}
+        self._standings: dict[str, ProxyStanding] = {}
         self._marks: dict[str, float] = {}
         self._order: dict[str, int] = {}
         self._awake: list[tuple[float, int, str]] = []
         self._resting: list[tuple[float, int, str]] = []
-        self._mark = 0.0  # of the exit that was used last
+        self._mark = 0.0  # of the proxy that was used last
 
-    def update(self, standings: Sequence[ExitStanding], now: float) -> None:
-        """Replace the exits."""
+    def update(self, standings: Sequence[ProxyStanding], now: float) -> None:
+        """Replace the proxies."""
         known = {one.name: one for one in standings}
         self._order = {name: place for place, name in enumerate(known)}
         self._standings = known
@@ -81,15 +81,15 @@ class Rotation:
         heapq.heapify(self._awake)
         heapq.heapify(self._resting)
 
-    def change(self, standing: ExitStanding) -> None:
-        """Change the weight or the rest of one exit. It keeps its place in the order."""
+    def change(self, standing: ProxyStanding) -> None:
+        """Change the weight or the rest of one proxy. It keeps its place in the order."""
         if standing.name in self._standings:
             self._standings[standing.name] = standing
 
     def next(
-        self, now: float, avoid: Collection[str] = (), at_site: Mapping[str, ExitAtSite] = _NOWHERE
+        self, now: float, avoid: Collection[str] = (), at_site: Mapping[str, ProxyAtSite] = _NOWHERE
     ) -> Choice | AllRest:
-        """The exit whose turn it is; counts it as used."""
+        """The proxy whose turn it is; counts it as used."""
         self._wake(now)
         unwelcome: list[tuple[float, int, str]] = []
         passed_over: list[tuple[float, int, str]] = []
@@ -138,8 +138,8 @@ class Rotation:
         return 1.0 / max(self._standings[name].weight, 1e-6)
 
 
-def all_rest(standings: Sequence[ExitStanding], now: float, at_site: Mapping[str, ExitAtSite]) -> AllRest:
-    """No exit is awake: when does the first one wake?"""
+def all_rest(standings: Sequence[ProxyStanding], now: float, at_site: Mapping[str, ProxyAtSite]) -> AllRest:
+    """No proxy is awake: when does the first one wake?"""
     refused = {one.name: at_site[one.name].rest_until for one in standings if one.name in at_site}
     return AllRest(
         min((max(one.rest_until, refused.get(one.name, 0.0)) for one in standings), default=now),
@@ -149,17 +149,17 @@ def all_rest(standings: Sequence[ExitStanding], now: float, at_site: Mapping[str
 
 def keep(
     anchor: str,
-    standings: Sequence[ExitStanding],
+    standings: Sequence[ProxyStanding],
     now: float,
     stay: float,
     avoid: Collection[str] = (),
-    at_site: Mapping[str, ExitAtSite] = _NOWHERE,
+    at_site: Mapping[str, ProxyAtSite] = _NOWHERE,
 ) -> Choice | AllRest:
-    """The exit of `anchor` (a site, or a key chosen by a spider) for this span of `stay` seconds.
+    """The proxy of `anchor` (a site, or a key chosen by a spider) for this span of `stay` seconds.
 
     Drawn by a hash of the anchor's name and the number of the span, so that all workers draw the same. Sites change
-    their exits at different moments. If the exit rests, the next draw counts, and sites on other exits stay where they
-    are. Recently banned exits are drawn only if there are no others.
+    their proxies at different moments. If the proxy rests, the next draw counts, and sites on other proxies stay where
+    they are. Recently banned proxies are drawn only if there are no others.
     """
     count = len(standings)
     if not count:

@@ -1,4 +1,4 @@
-"""The exits of a pool that lists them: from the settings, a file, a variable or a secret file.
+"""The proxies of a pool that lists them: from the settings, a file, a variable or a secret file.
 
 One address per line; # begins a comment. These forms are accepted:
 
@@ -23,19 +23,19 @@ from urllib.parse import unquote
 import msgspec
 
 from ...errors import Misconfigured
-from ...model.route import Exit
+from ...model.route import Proxy
 from ...settings import ProxyPool
 
 SCHEMES = {"http": "http", "https": "https", "socks5": "socks5", "socks5h": "socks5"}
 MAX_FILE = 16 * 1024 * 1024
-MAX_EXITS = 100_000
+MAX_PROXIES = 100_000
 _EXAMPLE = "http://user:password@host:port"
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 
-class Line(msgspec.Struct, frozen=True):
+class SourceLine(msgspec.Struct, frozen=True):
     """An address as written, and a description of where. The address is secret."""
 
     text: str
@@ -45,25 +45,25 @@ class Line(msgspec.Struct, frozen=True):
         return f"Line({self.where!r})"
 
 
-def listed_exits(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, str]) -> tuple[Exit, ...]:
-    """All exits of the pool, each once, in the order in which they are written. Raises Misconfigured."""
-    found: dict[str, Exit] = {}
+def listed_proxies(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, str]) -> tuple[Proxy, ...]:
+    """All proxies of the pool, each once, in the order in which they are written. Raises Misconfigured."""
+    found: dict[str, Proxy] = {}
     for line in _lines(pool, terms, root, environ):
-        one = parse_exit(line.text, pool=pool, where=line.where, allow_private=terms.allow_private)
+        one = parse_proxy(line.text, pool=pool, where=line.where, allow_private=terms.allow_private)
         found.setdefault(one.identity, one)
-        if len(found) > MAX_EXITS:
-            raise Misconfigured(f"Pool {pool} has more than {MAX_EXITS:,} exits. Split it into several pools.")
+        if len(found) > MAX_PROXIES:
+            raise Misconfigured(f"Pool {pool} has more than {MAX_PROXIES:,} proxies. Split it into several pools.")
     if not found:
         _refuse_empty(pool, terms)
     return _named(list(found.values()))
 
 
 def watched_files(terms: ProxyPool, root: Path) -> tuple[Path, ...]:
-    """Files that the exits come from; they are read again when they change."""
+    """Files that the proxies come from; they are read again when they change."""
     return tuple(root / name for name in (terms.file, terms.secret) if name)
 
 
-def parse_exit(text: str, *, pool: str, where: str, allow_private: bool = False) -> Exit:
+def parse_proxy(text: str, *, pool: str, where: str, allow_private: bool = False) -> Proxy:
     """Read one address. Raises Misconfigured, which names only the place."""
     matched = _SCHEME.fullmatch(text)
     scheme, rest = (matched[1].lower(), matched[2]) if matched else ("http", text)
@@ -81,7 +81,7 @@ def parse_exit(text: str, *, pool: str, where: str, allow_private: bool = False)
     for word, part in (("user name", username), ("password", password)):
         if not part.isprintable():
             _refuse(pool, where, f"the {word} has a character that cannot be sent.")
-    return Exit(
+    return Proxy(
         pool=pool,
         name="",
         scheme=SCHEMES[scheme],
@@ -93,9 +93,9 @@ def parse_exit(text: str, *, pool: str, where: str, allow_private: bool = False)
     )
 
 
-def _lines(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, str]) -> Iterator[Line]:
+def _lines(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, str]) -> Iterator[SourceLine]:
     for number, secret in enumerate(terms.urls, 1):
-        yield Line(secret.reveal().strip(), f"proxies.{pool}.urls, number {number}")
+        yield SourceLine(secret.reveal().strip(), f"proxies.{pool}.urls, number {number}")
     for key in ("file", "secret"):
         name = getattr(terms, key)
         if name:
@@ -103,10 +103,10 @@ def _lines(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, str]) 
     if terms.env:
         words = re.split(r"[\s,]+", variable(terms.env, pool, environ))
         for number, word in enumerate((word for word in words if word), 1):
-            yield Line(word, f"variable {terms.env}, number {number}")
+            yield SourceLine(word, f"variable {terms.env}, number {number}")
 
 
-def file_lines(path: Path, pool: str, key: str) -> Iterator[Line]:
+def file_lines(path: Path, pool: str, key: str) -> Iterator[SourceLine]:
     """The lines of a file, without comments and blank lines. Raises Misconfigured."""
     try:
         with path.open("rb") as file:
@@ -123,7 +123,7 @@ def file_lines(path: Path, pool: str, key: str) -> Iterator[Line]:
     for number, line in enumerate(text.splitlines(), 1):
         written = _COMMENT.sub("", line).strip()
         if written:
-            yield Line(written, f"{path.name} line {number}")
+            yield SourceLine(written, f"{path.name} line {number}")
 
 
 def variable(name: str, pool: str, environ: Mapping[str, str]) -> str:
@@ -176,18 +176,18 @@ def _host_and_port(place: str, pool: str, where: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _named(exits: Sequence[Exit]) -> tuple[Exit, ...]:
+def _named(proxies: Sequence[Proxy]) -> tuple[Proxy, ...]:
     """Names for people: the address. If several share one, with a few letters that tell their credentials apart."""
-    shared = Counter(one.address for one in exits)
+    shared = Counter(one.address for one in proxies)
     return tuple(
         msgspec.structs.replace(one, name=one.address if shared[one.address] == 1 else f"{one.address}~{_letters(one)}")
-        for one in exits
+        for one in proxies
     )
 
 
-def _letters(one: Exit) -> str:
+def _letters(one: Proxy) -> str:
     # Too few to find out the password; equal ones share their health, which does no harm.
-    return blake2b(one.identity.encode(), digest_size=3, person=b"gossamer-exit").hexdigest()
+    return blake2b(one.identity.encode(), digest_size=3, person=b"gossamer-proxy").hexdigest()
 
 
 def _refuse_scheme(scheme: str, pool: str, where: str) -> NoReturn:
@@ -200,9 +200,9 @@ def _refuse_scheme(scheme: str, pool: str, where: str) -> NoReturn:
 
 def _refuse_empty(pool: str, terms: ProxyPool) -> NoReturn:
     if terms.urls or terms.file or terms.env or terms.secret:
-        raise Misconfigured(f"Pool {pool} lists no exits: its source is empty. Write one address per line.")
+        raise Misconfigured(f"Pool {pool} lists no proxies: its source is empty. Write one address per line.")
     raise Misconfigured(
-        f"Pool {pool} has no source of exits. Set one of urls, file, env, secret or gateway in [proxies.{pool}]."
+        f"Pool {pool} has no source of proxies. Set one of urls, file, env, secret or gateway in [proxies.{pool}]."
     )
 
 

@@ -1,5 +1,5 @@
 """Sources of URLs: lists and ranges, files, programs, sitemaps, feeds. `parse_source` reads what users write, `entries`
-yields the URLs.
+of reader.py yields the URLs; commands that only look at jobs need not load it.
 
 Reading order: kinds.py (the kinds of source, and how they are shown without secrets), url_patterns.py (braces),
 source_table.py (from gossamer.toml), contract.py (what comes out, and what is needed from outside), reader.py
@@ -35,7 +35,6 @@ from .kinds import (
     source_of,
     without_secrets,
 )
-from .reader import entries
 from .source_table import SOURCE_KEYS, parse_source
 
 __all__ = [
@@ -62,7 +61,6 @@ __all__ = [
     "count_of",
     "describe",
     "discreet",
-    "entries",
     "only_changed",
     "parse_source",
     "source_of",

@@ -22,7 +22,7 @@ from typing import Any
 from ...errors import InvalidUrl, Misconfigured
 from ...model.url import parse_url
 from ...units import parse_duration, parse_size
-from ..bad_schedule import BadSchedule, Key, listed
+from ..bad_schedule import BadSchedule, Key, key_list
 from .gzip_file import SUFFIX
 from .kinds import (
     COLUMN,
@@ -75,16 +75,16 @@ def _parse(table: Table, where: str) -> UrlSource:
             raise BadSchedule(where, key, f"{key!r} is not known here. {hint}")
     kinds = [kind for kind in KINDS if kind in table]
     if len(kinds) > 1:
-        raise BadSchedule(where, "", "it has ", *listed(kinds, " and "), ". Choose one of ", *listed(KINDS), ".")
+        raise BadSchedule(where, "", "it has ", *key_list(kinds, " and "), ". Choose one of ", *key_list(KINDS), ".")
     if not kinds:
         if table:
-            alone = [*listed(sorted(table)), " means nothing alone. Add one of ", *listed(KINDS), "."]
+            alone = [*key_list(sorted(table)), " means nothing alone. Add one of ", *key_list(KINDS), "."]
             raise BadSchedule(where, "", *alone)
         return StartSource()
     (kind,) = kinds
     for option in table:
         if option != kind and option not in _OPTIONS[kind]:
-            fitting = listed(name for name in KINDS if option in _OPTIONS[name])
+            fitting = key_list(name for name in KINDS if option in _OPTIONS[name])
             raise _bad(where, option, " does not go with ", Key(kind), ", only with ", *fitting, ".")
     return _READERS[kind](table, where)
 

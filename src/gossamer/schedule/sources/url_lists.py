@@ -90,21 +90,21 @@ class _BadLines:
             self.told.append(f"{self._name} line {number}: {words}")
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _ListLine(msgspec.Struct, frozen=True):
     number: int
     text: str | None  # None: it is not text, or too long
 
 
-def _lines(file: BinaryIO, name: str) -> Iterator[_Line]:
+def _lines(file: BinaryIO, name: str) -> Iterator[_ListLine]:
     for number, raw in enumerate(_raw_lines(_pieces(file, name)), start=1):
         if number == 1 and raw is not None:
             if raw.startswith(_OTHER_CODES):
                 raise SourceFailed(f"{name} is not UTF-8 text. Save it as UTF-8.")
             raw = raw.removeprefix(b"\xef\xbb\xbf")
         try:
-            yield _Line(number, raw.decode() if raw is not None else None)
+            yield _ListLine(number, raw.decode() if raw is not None else None)
         except UnicodeDecodeError:
-            yield _Line(number, None)
+            yield _ListLine(number, None)
 
 
 def _raw_lines(pieces: Iterator[bytes]) -> Iterator[bytes | None]:
@@ -141,14 +141,14 @@ def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
         raise SourceFailed(f"{name} unpacks to more than {error}. Split it into several schedules.") from error
 
 
-def _readable(lines: Iterator[_Line], bad: _BadLines) -> Iterator[str]:
+def _readable(lines: Iterator[_ListLine], bad: _BadLines) -> Iterator[str]:
     for line in lines:
         if line.text is None:
             bad.note(line.number, _UNREADABLE)
         yield line.text or "\n"
 
 
-def _from_text(lines: Iterator[_Line], bad: _BadLines) -> Iterator[tuple[int, str]]:
+def _from_text(lines: Iterator[_ListLine], bad: _BadLines) -> Iterator[tuple[int, str]]:
     for line in lines:
         if line.text is None:
             bad.note(line.number, _UNREADABLE)
@@ -156,7 +156,7 @@ def _from_text(lines: Iterator[_Line], bad: _BadLines) -> Iterator[tuple[int, st
             yield line.number, address
 
 
-def _from_json(lines: Iterator[_Line], field: str, bad: _BadLines) -> Iterator[tuple[int, str]]:
+def _from_json(lines: Iterator[_ListLine], field: str, bad: _BadLines) -> Iterator[tuple[int, str]]:
     # Only this field is decoded: the others may be of any size and depth.
     objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
     texts = msgspec.json.Decoder(str)
@@ -171,7 +171,7 @@ def _from_json(lines: Iterator[_Line], field: str, bad: _BadLines) -> Iterator[t
             bad.note(line.number, f"it is not a JSON object with a text in {field!r}.")
 
 
-def _from_csv(lines: Iterator[_Line], name: str, column: str, bad: _BadLines) -> Iterator[tuple[int, str]]:
+def _from_csv(lines: Iterator[_ListLine], name: str, column: str, bad: _BadLines) -> Iterator[tuple[int, str]]:
     head = next((line for line in lines if line.text is None or line.text.strip()), None)
     if head is None:
         return

@@ -27,7 +27,7 @@ LONGEST = 8_192  # characters
 _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 
 
-class Words(msgspec.Struct, frozen=True):
+class PatternWords(msgspec.Struct, frozen=True):
     """One of these words. Plain text between braces is a single word."""
 
     words: tuple[str, ...]
@@ -56,7 +56,7 @@ class Pattern(msgspec.Struct, frozen=True):
     """A URL that stands for many. Made by `parse_pattern`."""
 
     text: str
-    axes: tuple[Words | Numbers, ...]
+    axes: tuple[PatternWords | Numbers, ...]
 
     @property
     def count(self) -> int:
@@ -78,7 +78,7 @@ def parse_pattern(text: str) -> Pattern:
     """Read a URL, with or without braces. Raises Misconfigured."""
     if len(text) > LONGEST:
         raise Misconfigured(f"{text[:60]!r}... is longer than {LONGEST:,} characters. No URL is.")
-    axes: list[Words | Numbers] = []
+    axes: list[PatternWords | Numbers] = []
     braces = 0
     rest = text
     while rest:
@@ -86,7 +86,7 @@ def parse_pattern(text: str) -> Pattern:
         if "}" in plain:
             raise Misconfigured(f"{text!r} has a }} without a {{ before it. Write %7D if it belongs to the URL.")
         if plain:
-            axes.append(Words((plain,)))
+            axes.append(PatternWords((plain,)))
         if not brace:
             break
         inner, end, rest = rest.partition("}")
@@ -99,7 +99,7 @@ def parse_pattern(text: str) -> Pattern:
     return Pattern(text, tuple(axes))
 
 
-def _axis(inner: str, text: str) -> Words | Numbers:
+def _axis(inner: str, text: str) -> PatternWords | Numbers:
     if "{" in inner:
         raise Misconfigured(f"{text!r} has nested braces. Write them out as several URLs.")
     if "," in inner:
@@ -107,7 +107,7 @@ def _axis(inner: str, text: str) -> Words | Numbers:
         for word in words:
             if _RANGE.fullmatch(word):
                 raise Misconfigured(f"{text!r} has the range {word} among words. Give each kind its own URL.")
-        return Words(words)
+        return PatternWords(words)
     found = _RANGE.fullmatch(inner)
     if found is None:
         raise Misconfigured(

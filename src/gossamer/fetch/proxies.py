@@ -1,4 +1,4 @@
-"""What every transport does for an exit: check the addresses at both ends, describe failures, never show the password.
+"""What every transport does for a proxy: check the addresses at both ends, describe failures, never show the password.
 
 The target is checked here although the proxy dials it: pages must not lead us into private networks through a proxy
 that stands inside one. The proxy's own address is checked too, unless its pool may be private.
@@ -14,10 +14,10 @@ import asyncio
 import re
 from base64 import b64encode
 from datetime import timedelta
-from ipaddress import ip_address
 
 from ..errors import AddressRefused, DnsFailed, FetchRefused, ProxyFailed, TimedOut
-from ..model.route import Exit
+from ..model.route import Proxy
+from ..model.url import is_literal
 from .addresses import AddressGuard, GuardedResolver
 
 ANY_ADDRESS = AddressGuard(allow_private=True)
@@ -35,16 +35,9 @@ def shown(href: str) -> str:
     return without_login(href)[:200]
 
 
-def is_literal(host: str) -> bool:
-    """Is it an IP address and not a name?"""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-async def check_target(exit: Exit, host: str, guard: AddressGuard, resolver: GuardedResolver, within: timedelta) -> str:
+async def check_target(
+    proxy: Proxy, host: str, guard: AddressGuard, resolver: GuardedResolver, within: timedelta
+) -> str:
     """Return what to ask the proxy for: `host`, or its checked address.
 
     A proxy in our own network is given the address: if it looked the name up again, it might get another answer and
@@ -53,7 +46,7 @@ async def check_target(exit: Exit, host: str, guard: AddressGuard, resolver: Gua
     network might know that name as an internal host, so there the name must be allowed. TimedOut when the look-up takes
     too long; FetchRefused for a name that is too long for SOCKS5.
     """
-    if exit.scheme == "socks5":
+    if proxy.scheme == "socks5":
         check_socks_name(host)
     if is_literal(host):
         guard.check(host, host)
@@ -66,10 +59,10 @@ async def check_target(exit: Exit, host: str, guard: AddressGuard, resolver: Gua
     except TimeoutError:
         raise TimedOut(f"{host}: no address within {within.total_seconds():g} s.") from None
     except DnsFailed as error:
-        if not exit.allow_private:
+        if not proxy.allow_private:
             return host
         advice = (
-            f"The proxy {exit.address} is in our own network and may know {host} as an internal host. "
+            f"The proxy {proxy.address} is in our own network and may know {host} as an internal host. "
             f"If it is intended, add {host!r} to fetch.allow_hosts, or set fetch.allow_private = true."
         )
         if error.__cause__ is not None:  # the name server failed, which may be temporary
@@ -78,16 +71,16 @@ async def check_target(exit: Exit, host: str, guard: AddressGuard, resolver: Gua
     addresses = [one["host"] for one in found]
     for address in addresses:
         guard.check(host, address)
-    if not exit.allow_private:
+    if not proxy.allow_private:
         return host
     return next((address for address in addresses if ":" not in address), addresses[0])  # every proxy has IPv4
 
 
-def unnamed(exit: Exit, host: str) -> FetchRefused:
+def unnamed(proxy: Proxy, host: str) -> FetchRefused:
     """The error for a proxy in our own network that this transport cannot give an address to."""
     return FetchRefused(
-        f"{host} cannot be requested through {exit.address}: a proxy in our own network must be given the address that "
-        "was checked, and over TLS that is not possible. Use an http:// or socks5:// address of the proxy, or add "
+        f"{host} cannot be requested through {proxy.address}: a proxy in our own network must be given the address "
+        "that was checked, and over TLS that is not possible. Use an http:// or socks5:// address of the proxy, or add "
         f"{host!r} to fetch.allow_hosts."
     )
 
@@ -101,43 +94,43 @@ def check_socks_name(host: str) -> None:
         )
 
 
-def guard_for(exit: Exit, guard: AddressGuard) -> AddressGuard:
+def guard_for(proxy: Proxy, guard: AddressGuard) -> AddressGuard:
     """The guard that checks the address of the proxy itself."""
-    return ANY_ADDRESS if exit.allow_private else guard
+    return ANY_ADDRESS if proxy.allow_private else guard
 
 
 async def addresses_of(
-    exit: Exit, guard: AddressGuard, resolver: GuardedResolver, within: timedelta
+    proxy: Proxy, guard: AddressGuard, resolver: GuardedResolver, within: timedelta
 ) -> tuple[str, ...]:
     """The addresses at which the proxy may be dialled. Raises ProxyFailed: the page is not to blame for its proxy."""
-    judge = guard_for(exit, guard)
+    judge = guard_for(proxy, guard)
     try:
-        if is_literal(exit.host):
-            judge.check(exit.host, exit.host)
-            return (exit.host,)
+        if is_literal(proxy.host):
+            judge.check(proxy.host, proxy.host)
+            return (proxy.host,)
         async with asyncio.timeout(within.total_seconds()):
-            found = await resolver.resolve(exit.host, exit.port, guard=judge)
+            found = await resolver.resolve(proxy.host, proxy.port, guard=judge)
     except AddressRefused:
         raise proxy_failed(
-            exit,
-            f"it is at a private or reserved address. If it is intended, set proxies.{exit.pool}.allow_private = true",
+            proxy,
+            f"it is at a private or reserved address. If it is intended, set proxies.{proxy.pool}.allow_private = true",
         ) from None
     except (DnsFailed, TimeoutError):
-        raise proxy_failed(exit, "its name does not resolve") from None
+        raise proxy_failed(proxy, "its name does not resolve") from None
     return tuple(one["host"] for one in found)
 
 
-def proxy_failed(exit: Exit, what: str, *, status: int | None = None) -> ProxyFailed:
+def proxy_failed(proxy: Proxy, what: str, *, status: int | None = None) -> ProxyFailed:
     """The error for a failed proxy. `what` ends its sentence, and must not hold credentials."""
-    return ProxyFailed(f"The proxy {exit.address} (pool {exit.pool}) failed: {what}.", status=status)
+    return ProxyFailed(f"The proxy {proxy.address} (pool {proxy.pool}) failed: {what}.", status=status)
 
 
-def refused_credentials(exit: Exit) -> ProxyFailed:
-    return proxy_failed(exit, "it does not accept the user name or the password", status=407)
+def refused_credentials(proxy: Proxy) -> ProxyFailed:
+    return proxy_failed(proxy, "it does not accept the user name or the password", status=407)
 
 
-def authorization(exit: Exit) -> str | None:
+def authorization(proxy: Proxy) -> str | None:
     """The value of Proxy-Authorization; None if the proxy needs no login."""
-    if not (exit.username or exit.password):
+    if not (proxy.username or proxy.password):
         return None
-    return "Basic " + b64encode(f"{exit.username}:{exit.password}".encode()).decode("ascii")
+    return "Basic " + b64encode(f"{proxy.username}:{proxy.password}".encode()).decode("ascii")
