@@ -231,7 +231,7 @@ def _is_name(text: str, *, handle: bool = False) -> bool:
     """True for two to five capitalised words, and for one word that the page marks as a user name."""
     words = text.split()
     if handle and len(words) == 1:
-        return 2 <= len(text) <= 30 and text.lower() not in _NO_NAMES
+        return 2 <= len(text) <= 30 and "@" not in text[1:] and text.lower() not in _NO_NAMES
     plain = {word.lower().strip(".,") for word in words}
     if not 2 <= len(words) <= 5 or len(text) > 50 or plain & _NEVER_IN_NAMES:
         return False

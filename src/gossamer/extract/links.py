@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from string import ascii_letters, digits
 from typing import cast
 from urllib.parse import quote_from_bytes
 
@@ -18,18 +19,21 @@ _HREFS = XPath("//a/@href | //area/@href")
 _HREFS_TO_FOLLOW = XPath("//a[not(re:test(@rel, '\\bnofollow\\b', 'i'))]/@href | //area/@href")
 _WEB = ("http://", "https://")
 _LONGEST_KEPT = 500  # characters of a link
+# A link that begins with one of these and has no colon is relative to the folder of its page, and to nothing else.
+_IN_FOLDER = frozenset(ascii_letters + digits + "._-~")
 
 
 class LinkBase:
     """The base of a page's relative links. `encoding` is the page's: browsers encode queries in it."""
 
-    __slots__ = ("_base", "_encoding", "_origin", "href")
+    __slots__ = ("_base", "_encoding", "_in_folder", "_origin", "href")
 
     def __init__(self, href: str, encoding: str = "UTF-8") -> None:
         self.href = href
         self._encoding = encoding
         self._origin = origin_of(href)
         self._base: URL | bool | None = False  # False: not parsed yet; many pages have only links from the root
+        self._in_folder: dict[str, str] | None = None  # addresses of links that are relative to the page's folder
 
     @property
     def _url(self) -> URL | None:
@@ -49,12 +53,30 @@ class LinkBase:
             return _from_root(self._origin, link)
         if (base := self._url) is not None:
             try:
-                href = str(base.join(link))
+                href = self._joined(base, link)
             except (URLError, UnicodeError):
                 return parse_url(link, self.href)  # handles the rare cases and raises the error
             if href.startswith(_WEB):
                 return href
         return parse_url(link, self.href)
+
+    def _known(self, base: URL) -> dict[str, str]:
+        """The addresses of links that are relative to the page's folder: its pages repeat them."""
+        if self._in_folder is None:
+            whole = str(base).partition("#")[0].partition("?")[0]
+            folder = whole[: whole.rfind("/") + 1]
+            self._in_folder = _RELATIVE.of(folder) if len(folder) <= _LONGEST_KEPT else {}
+        return self._in_folder
+
+    def _joined(self, base: URL, link: str) -> str:
+        """The link below the parsed base."""
+        known = self._known(base)
+        href = known.get(link)
+        if href is None:
+            href = str(base.join(link))
+            if link[:1] in _IN_FOLDER and ":" not in link and len(href) <= _LONGEST_KEPT:
+                _RELATIVE.keep(known, link, href)
+        return href
 
     def absolute(self, links: Iterable[str]) -> Iterator[str]:
         """The absolute address of each link, fragment included; invalid links are left out."""
@@ -71,6 +93,11 @@ class LinkBase:
         found = list(map(_ROOTED.of(self._origin).get, links))
         if all(found):
             return cast("list[str]", found)
+        if (base := self._url) is not None:
+            in_folder = self._known(base)
+            found = [url or in_folder.get(link) for link, url in zip(links, found, strict=True)]
+            if all(found):
+                return cast("list[str]", found)
         urls: list[str] = []
         for link, url in zip(links, found, strict=True):
             if url is None:
@@ -90,14 +117,14 @@ class LinkBase:
         if base is None or self._encoding != "UTF-8":
             joined = [href for link in links if (href := self._join_or_none(link)) is not None]
         else:
-            join, origin = base.join, self._origin
+            origin = self._origin
             joined = []
             for link in links:
                 try:
                     if link[:1] == "/" and link[1:2] not in ("/", "\\"):
                         joined.append(_from_root(origin, link))
                     elif link and link[0] != "#":
-                        joined.append(str(join(link)))
+                        joined.append(self._joined(base, link))
                 except (URLError, UnicodeError, InvalidUrl):
                     href = self._join_or_none(link)
                     if href is not None:
@@ -127,19 +154,19 @@ def _from_root(origin: str, link: str) -> str:
     return url
 
 
-class _RootedLinks:
-    """A cache of addresses of links that begin with one slash, by origin. When full, it is cleared as a whole."""
+class _KnownLinks:
+    """A cache of addresses of links, by what they are relative to. When full, it is cleared as a whole."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._count = 0
-        self._by_origin: dict[str, dict[str, str]] = {}
+        self._by_base: dict[str, dict[str, str]] = {}
 
-    def of(self, origin: str) -> dict[str, str]:
-        known = self._by_origin.get(origin)
+    def of(self, base: str) -> dict[str, str]:
+        known = self._by_base.get(base)
         if known is None:
             self._make_room()
-            known = self._by_origin[origin] = {}
+            known = self._by_base[base] = {}
         return known
 
     def keep(self, known: dict[str, str], link: str, url: str) -> None:
@@ -150,10 +177,11 @@ class _RootedLinks:
         self._count += 1
         if self._count > self._most:
             self._count = 0
-            self._by_origin.clear()
+            self._by_base.clear()
 
 
-_ROOTED = _RootedLinks(16_384)
+_ROOTED = _KnownLinks(16_384)  # links that begin with one slash, by origin
+_RELATIVE = _KnownLinks(8_192)  # by the folder of the page
 
 
 def hrefs(document: Document, *, nofollow: bool = True) -> list[str]:

@@ -14,6 +14,8 @@ from turbohtml import Document
 
 from ..errors import ParseFailed
 from ..model.page import Headers, Snapshot
+from ..model.page_content import ContentParts
+from .documents import DocumentKind, DocumentUnreadable, document_html, document_kind, is_readable
 from .links import LinkBase, base_of
 from .media import Media, decode_as, media_of, parse_html
 from .xml import parse_xml
@@ -24,20 +26,21 @@ if TYPE_CHECKING:
     from .feeds import Feed
     from .product import Product
     from .sitemaps import Sitemap
-    from .structured.facts import PageFacts
+    from .structured.facts import StatedFacts
 
 
 class Markup:
     """A fetched page: `Markup(snapshot).article()`."""
 
-    __slots__ = ("_base", "_facts", "_metadata", "_snapshot", "_text", "_tree")
+    __slots__ = ("_base", "_document", "_facts", "_metadata", "_snapshot", "_text", "_tree")
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._tree: Document | bool | None = False  # False: not parsed yet
         self._text: str | None = None
         self._base: LinkBase | None = None
-        self._facts: PageFacts | None = None
+        self._document: DocumentKind | bool | None = False  # False: not asked yet
+        self._facts: StatedFacts | None = None
         self._metadata: metadata.Metadata | None = None
 
     @property
@@ -74,17 +77,33 @@ class Markup:
     @property
     def media(self) -> Media:
         """The kind of the body, by its Content-Type and first bytes."""
-        return media_of(self.content_type, self.body)
+        return Media.DOCUMENT if self.document is not None else media_of(self.content_type, self.body)
+
+    @property
+    def document(self) -> DocumentKind | None:
+        """The kind of document that the page is ("pdf", "docx", "xlsx" ...); None for HTML and everything else."""
+        if isinstance(self._document, bool):
+            self._document = document_kind(self.content_type, self.body, self.url)
+        return self._document
+
+    @property
+    def has_content(self) -> bool:
+        """Is there a text to read: HTML, or a document that can be read here?"""
+        return self.media in (Media.HTML, Media.DOCUMENT) and self.tree is not None
 
     @property
     def tree(self) -> Document | None:
-        """The parsed page; None for content that is not markup."""
+        """The parsed page; None for content that is neither markup nor a document. Raises ParseFailed for a document
+        that cannot be read."""
         if isinstance(self._tree, bool):
             self._tree = self._parse()
         return self._tree
 
     def _parse(self) -> Document | None:
         media = self.media
+        if self.document is not None:
+            html = self._document_html(self.document) if is_readable(self.document) else None
+            return parse_html(html.encode()) if html is not None else None
         if media not in (Media.HTML, Media.XML):
             return None
         tree = parse_html(self.body, self.content_type)
@@ -93,6 +112,19 @@ class Markup:
             return parse_xml(self._decode(tree.encoding)) or tree
         return tree
 
+    def _document_html(self, kind: DocumentKind) -> str:
+        try:
+            return document_html(kind, self.body)
+        except DocumentUnreadable as error:
+            raise ParseFailed(f"{self.url} is a {kind.value} document that cannot be read. {error}") from error
+
+    def _demand_reader(self) -> None:
+        """Raises ParseFailed for a document whose library is not installed: its text is not empty, it is unread."""
+        if self.document is not None and not is_readable(self.document):
+            raise ParseFailed(
+                f"{self.url} is a {self.document.value} document. To read it: pip install 'gossamer[documents]'"
+            )
+
     def _decode(self, encoding: str | None) -> str:
         if self._text is None:
             self._text = decode_as(self.body, encoding or "UTF-8")
@@ -100,7 +132,9 @@ class Markup:
 
     @property
     def text(self) -> str:
-        """The source, decoded as browsers do."""
+        """The source, decoded as browsers do; of a document its text."""
+        if self.document not in (None, DocumentKind.MARKDOWN):
+            return self.main_text()
         if self._text is None:
             tree = self.tree or parse_html(self.body, self.content_type)
             if self._text is None:
@@ -138,12 +172,12 @@ class Markup:
         return self._base
 
     @property
-    def facts(self) -> PageFacts:
+    def facts(self) -> StatedFacts:
         """JSON-LD, microdata, <meta> and <link> of the page, each read once."""
         if self._facts is None:
-            from .structured.facts import PageFacts
+            from .structured.facts import StatedFacts
 
-            self._facts = PageFacts(self.tree, self.link_base.href)
+            self._facts = StatedFacts(self.tree, self.link_base.href)
         return self._facts
 
     def structured(self) -> dict[str, Any]:
@@ -164,18 +198,41 @@ class Markup:
 
         return sitemap_of(self)
 
-    def main_text(self, *, titled: bool = False) -> str:
-        """The text of the page's main content, without menus and sidebars; "" for a page without one. The title of an
-        article is not part of its text, unless `titled`."""
+    def main_text(
+        self,
+        *,
+        titled: bool = False,
+        cards: bool | None = None,
+        faq: bool | None = None,
+        comments: bool | None = None,
+        reviews: bool | None = None,
+    ) -> str:
+        """The text of the page's main content, without menus and sidebars; all text of a document; "" for a page
+        without. The title of an article is not part of its text, unless `titled`.
+
+        True takes every such part of the page as a whole, False leaves it out, None decides by the kind of the page:
+
+            page.main_text(reviews=True, cards=False)
+        """
         from . import article
 
-        return article.main_text(self, titled=titled)
+        self._demand_reader()
+        parts = ContentParts(cards=cards, faq=faq, comments=comments, reviews=reviews)
+        return article.main_text(self, titled=titled, parts=parts)
 
-    def markdown(self) -> str:
-        """The main content as Markdown; the whole page if no part stands out."""
+    def markdown(
+        self,
+        *,
+        cards: bool | None = None,
+        faq: bool | None = None,
+        comments: bool | None = None,
+        reviews: bool | None = None,
+    ) -> str:
+        """The main content as Markdown; the whole page if no part stands out. The parts are chosen as in main_text."""
         from . import article
 
-        return article.markdown(self)
+        self._demand_reader()
+        return article.markdown(self, ContentParts(cards=cards, faq=faq, comments=comments, reviews=reviews))
 
     def product(self) -> Product | None:
         """The product that the page offers, each value with its source and a confidence, or None."""

@@ -32,6 +32,7 @@ class Media(StrEnum):
     XML = "xml"
     JSON = "json"
     TEXT = "text"
+    DOCUMENT = "document"  # PDF, Word, Excel ...: extract/documents/ reads it as HTML
     BINARY = "binary"
 
 
@@ -85,7 +86,7 @@ def parse_html(body: bytes, content_type: str = "") -> turbohtml.Document:
     # Check the tree: searching the bytes of every page takes longer.
     if tree.find("iframe") is not None and _OPEN_FRAME.search(body):
         tree = _tree_of(_OPEN_FRAME.sub(rb"\1></iframe>", body), content_type)
-    if b"shadowrootmode" in body:
+    if tree.find("template") is not None and b"shadowrootmode" in body:
         _show_shadow_roots(tree)
     return tree
 

@@ -21,7 +21,7 @@ from turbohtml import Document, Element
 
 from ..errors import InvalidUrl
 from .dates import CHANGE, page_date, shown_date
-from .structured.facts import PageFacts
+from .structured.facts import StatedFacts
 from .structured.things import Thing
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _FEEDS = frozenset(
 )
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*$")
 _BY = re.compile(r"(?:written\s+)?(?:by|von|par|por|di|door|автор:?)\s+", re.IGNORECASE)
+_MAIL = re.compile(r"(?:mailto:)?[^\s<>()]+@[^\s<>()@]+")
 # Names of <meta>, without the dots, hyphens and underscores that sites write into them.
 _AUTHOR_TAGS = ("author", "article:author", "parselyauthor", "sailthruauthor", "dccreator", "dctermscreator", "byl")
 _PUBLISHED_TAGS = (
@@ -49,6 +50,7 @@ _PUNCTUATION = str.maketrans("", "", ".-_")
 _BYLINES = '[itemprop~="author"], [rel~="author"], .byline, .author'
 _PARTS = re.compile(r"comment|repl(?:y|ies)|review|testimonial|related|sidebar", re.IGNORECASE)  # names of elements
 _LEVELS = 12  # ancestors of a byline that are inspected
+_MOST_HEADINGS = 20
 _MOST = 200  # authors, keywords, feeds or languages
 _LONGEST = 10_000  # characters of one value
 _ARTICLE_TYPES = frozenset((
@@ -66,12 +68,16 @@ _PAGE_TYPES = frozenset(
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata of a page.
 
+    `title` is the best one: the `<h1>` that the stated titles confirm, else the headline, an only `<h1>`, or
+    `page_title`, which is the text of <title> as it stands.
+
     `headline` is the title of the article on the page, without the name of the site. `robots` holds the directives of
     <meta name="robots"> in lower case. `alternates` maps a language to the address of the page in that language.
     `article_body` is the text of the article if JSON-LD contains it. Times have a zone if the page gives one.
     """
 
     title: str | None = None
+    page_title: str | None = None
     headline: str | None = None
     description: str | None = None
     canonical: str | None = None
@@ -115,9 +121,11 @@ class _MetadataReader:
         head, json_ld = self._head, self._json_ld
         headlines = json_ld.texts("headline", "alternativeHeadline") if json_ld.is_article else ()
         og_title = head.first("og:title", "twitter:title")
+        page_title, headline = one_line(self._page.title) or og_title, next(iter(headlines), None) or og_title
         return Metadata(
-            title=one_line(self._page.title) or og_title,
-            headline=next(iter(headlines), None) or og_title,
+            title=self._title(page_title, headline),
+            page_title=page_title,
+            headline=headline,
             description=head.first("description", "og:description", "twitter:description", "dcdescription")
             or next(json_ld.texts("description"), None),
             canonical=self._first_address(self._hrefs("canonical"), head.all("og:url")),
@@ -148,6 +156,20 @@ class _MetadataReader:
             article_body=json_ld.body,
         )
 
+    def _title(self, page_title: str | None, headline: str | None) -> str | None:
+        if self._page.document is not None:
+            return page_title  # its headings are those of chapters
+        stated = [_folded(title) for title in (headline, page_title) if title]
+        parts = {_folded(part) for title in (headline, page_title) if title for part in title_parts(title)}
+        shown = [text for element in self._tree.select("h1")[:_MOST_HEADINGS] if (text := one_line(element.text))]
+        confirmed = [text for text in shown if _folded(text) in parts]
+        if confirmed:
+            return max(confirmed, key=len)  # the name of the site is also in most titles, and shorter
+        only = shown[0] if len(shown) == 1 else None
+        if only and (folded := _folded(only)) and any(folded in title for title in stated):
+            return only
+        return headline or only or page_title
+
     def _language(self) -> str | None:
         root = self._tree.root
         given = [root.attr("lang") or root.attr("xml:lang") if root is not None else None]
@@ -173,7 +195,7 @@ class _MetadataReader:
         from .byline import byline_of  # here: byline needs article/, which imports this module
 
         stated = [self._page.title or "", *self._head.all("og:title", "twitter:title")]
-        parts = [part for title in stated for part in (title, *re.split(r"\s[|–—·»:-]\s", title[:1000]))]
+        parts = [part for title in stated for part in title_parts(title)]
         titles = frozenset(" ".join(part.lower().split()) for part in parts if part)
         return byline_of(self._tree, titles, self._language() or "")
 
@@ -263,7 +285,7 @@ class _MetadataReader:
 class _HeadTags:
     """The <meta> and <link> elements of a page, by name and by relation."""
 
-    def __init__(self, facts: PageFacts) -> None:
+    def __init__(self, facts: StatedFacts) -> None:
         self._links = facts.links
         self._metas: dict[str, list[str]] = {}
         for tag in facts.metas:
@@ -330,6 +352,15 @@ class _ArticleFacts:
         return next((value for value in self._values("articleBody") if isinstance(value, str) and value.strip()), None)
 
 
+def title_parts(title: str) -> list[str]:
+    """The title, and its parts without the name of the site behind it."""
+    return [title, *re.split(r"\s[|–—·»:-]\s", title[:1000])]
+
+
+def _folded(title: str) -> str:
+    return " ".join(re.findall(r"\w+", title[:1000].lower()))
+
+
 def one_line(value: object) -> str | None:
     """A text on one line; None for an empty text and for any other value."""
     if not isinstance(value, str):
@@ -378,9 +409,11 @@ def _tells_change(time: Element) -> bool:
 
 
 def _people(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of persons without a leading "by". URLs and texts too long for a name are left out."""
+    """Names of persons without a leading "by" and e-mail addresses. URLs and texts too long for a name are left out."""
     found = []
     for name in names:
+        if "@" in name[1:] and len(name) <= _MOST:
+            name = _MAIL.sub(" ", name).strip(" <>()[],;:-")
         name = _BY.sub("", name, count=1) if _BY.match(name) else name
         if 1 < len(name) <= 100 and "://" not in name and not name.startswith(("www.", "@", "{")):
             found.append(name)

@@ -1,6 +1,6 @@
 """Numbers in texts and data. Prices are in model/money.py.
 
-    first_number   for recipes, which name the decimal separator: no guessing
+    first_number, nth_number   for recipes, which name the decimal separator: no guessing
     number_of      a rating, from data or from a text
     count_of       a count, from data or from a text with its groups and units: "1,234", "1.2k"
 
@@ -49,11 +49,19 @@ def first_number(text: str, decimal: str = ".") -> str | None:
 
     Raises ValueError if the number contradicts the separator: `1.299,00` with a decimal point.
     """
+    return nth_number(text, 1, decimal)
+
+
+def nth_number(text: str, nth: int, decimal: str = ".") -> str | None:
+    """As `first_number`, for the second number in "4.5 of 5", the third ..."""
     text = text[:_LONGEST]
     for match in _pattern(decimal).finditer(text):
         whole = match["whole"] or match["late"]
         part = match["part"] or match["rest"]
         if whole is None and part is None:
+            continue
+        nth -= 1
+        if nth > 0:
             continue
         after = text[match.end() : match.end() + 2]
         if len(after) == 2 and after[0] in ".," and after[1].isdigit():

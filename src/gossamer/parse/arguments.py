@@ -163,10 +163,6 @@ def stored_arguments(checked: Mapping[str, Any]) -> str:
     return msgspec.json.encode(dict(sorted(checked.items()))).decode() if checked else ""
 
 
-def read_arguments(stored: str) -> dict[str, Any]:
-    return msgspec.json.decode(stored, type=dict[str, Any]) if stored else {}
-
-
 def job_name(base: str, checked: Mapping[str, Any]) -> str:
     """The name of a job with these arguments. With other arguments the same spider makes a different job."""
     if not checked:

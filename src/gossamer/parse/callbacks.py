@@ -29,7 +29,7 @@ from .spider import FAILED, Spider, callback_names, errback_fault
 from .timelimit import TookTooLong
 
 MAX_YIELDS = 100_000
-LOST_ITEMS = "gossamer_lost_items"  # of an exception: how many items another framework had collected before it
+KEPT = "gossamer_kept"  # of an exception: the items and requests that came before it, where a framework keeps them
 _OURS = str(Path(__file__).resolve().parents[1])
 _MOST_FRAMES = 20
 _LONGEST_DETAIL = 20_000
@@ -53,6 +53,11 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
 async def run_errback(spider: Spider, name: str, failure: Failure) -> ParsedPage:
     """Call the spider's errback with the failure and collect its results like a callback's. Raises ParseFailed."""
     return await _collected(spider, name, failure, MAX_YIELDS)
+
+
+def has_hook(spider: Spider, name: str) -> bool:
+    """Whether the spider does anything in this hook."""
+    return getattr(getattr(spider, name), "__func__", None) is not getattr(Spider, name)
 
 
 async def run_hook(spider: Spider, name: str, job: str, *arguments: object) -> None:
@@ -84,6 +89,8 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
     made = argument._made if isinstance(argument, Page) else MadeLinks()
     basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields, spider, made, names)
     counted: dict[str, int] = {}
+    if isinstance(argument, Page):
+        argument._stats = counted  # steps of the pipeline may count, too
     try:
         with working_on(PageContext(argument.job, argument.url, counted)):
             if spider.rules and isinstance(argument, Page):
@@ -95,12 +102,15 @@ async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yi
     except BaseException as error:  # SystemExit in a spider must not end the worker
         if is_cancellation(error):
             raise
-        lost = len(basket.items) + basket.lost + getattr(error, LOST_ITEMS, 0)
+        lost = len(basket.items) + basket.lost
         if isinstance(error, _Unusable) or (isinstance(error, ParseFailed) and error.detail):
             error.items = lost
             raise  # already has its detail
         failure = _failure(basket.callback, argument.url, error)
         failure.items = lost
+        if (kept := getattr(error, KEPT, None)) is not None:
+            basket.add_all(kept)
+            failure.kept = ParsedPage(basket.items, _without_logins(basket.requests), counted)
         raise failure from error
     finally:
         made.clear()  # the garbage collector does not track requests: one that refers to its page would leak it

@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 import msgspec
 
@@ -25,16 +26,26 @@ from .spider import Spider, compose_name
 
 RECIPE_ENDINGS = (".toml", ".yaml", ".yml")
 _HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/\S*)?|localhost(:\d+)?(/\S*)?")
+MOST_NAMES = 50  # spiders that an error message names
 _LOOK = 256 * 1024  # bytes of a file that are searched
 
 
 class SpiderSpec(msgspec.Struct, frozen=True):
-    """A spider that loads. `summary` is the first line of its docstring."""
+    """A spider that loads. `summary` is the first line of its docstring, `faults` are what is wrong with this class
+    alone. A class of another framework becomes one of ours when it is asked for: `adapt` does that."""
 
     name: str
     path: Path
-    spider: type[Spider]
+    cls: type[Any]  # Any: a class of another framework
     summary: str = ""
+    faults: tuple[str, ...] = ()
+    adapt: Callable[[type[Any]], type[Spider]] | None = None
+
+    @property
+    def spider(self) -> type[Spider]:
+        """Raises Misconfigured for a class that cannot be made one of ours."""
+        spider: type[Spider] = self.cls if self.adapt is None else self.adapt(self.cls)
+        return spider
 
 
 class BrokenFile(msgspec.Struct, frozen=True):
@@ -50,8 +61,11 @@ class BrokenFile(msgspec.Struct, frozen=True):
 
 
 class SpiderCatalogue(msgspec.Struct, frozen=True):
+    """`remarks` gives a sentence for each setting of a Scrapy project that has no effect."""
+
     spiders: tuple[SpiderSpec, ...]
     broken: tuple[BrokenFile, ...]
+    remarks: Callable[[], Sequence[str]] = tuple
 
 
 class _DoesNotLoad(Exception):
@@ -82,21 +96,36 @@ def list_spiders(root: Path, folder: str, *, refuse: Callable[[Path], str] = lam
             broken.append(error.file)
         except Exception as error:  # one bad file must not hide the others
             broken.append(BrokenFile(path, None, _tell(error)))
-    theirs, unloaded = _scrapy_spiders(root, refuse)
-    spiders, broken = [*spiders, *theirs], [*broken, *unloaded]
-    return SpiderCatalogue(tuple(sorted(spiders, key=lambda spec: spec.name)), tuple(broken))
+    theirs = _scrapy_spiders(root, refuse)
+    spiders, broken = [*spiders, *theirs.spiders], [*broken, *theirs.broken]
+    return SpiderCatalogue(tuple(sorted(spiders, key=lambda spec: spec.name)), tuple(broken), theirs.remarks)
 
 
-def _scrapy_spiders(root: Path, refuse: Callable[[Path], str]) -> tuple[list[SpiderSpec], list[BrokenFile]]:
+def _scrapy_spiders(root: Path, refuse: Callable[[Path], str]) -> SpiderCatalogue:
     """The spiders of a Scrapy project in `root`, if one is there."""
     file = root / SCRAPY_FILE
     if not file.is_file():
-        return [], []
+        return SpiderCatalogue((), ())
     if find_spec("scrapy") is None:
-        return [], [BrokenFile(file, None, "a Scrapy project needs Scrapy: pip install 'gossamer[scrapy]'")]
-    from ..scrapy.project import project_spiders  # rarely needed and slow to import
+        missing = BrokenFile(file, None, "a Scrapy project needs Scrapy: pip install 'gossamer[scrapy]'")
+        return SpiderCatalogue((), (missing,))
+    from ..compat.scrapy.project import project_catalogue  # rarely needed and slow to import
 
-    return project_spiders(root, refuse)
+    return project_catalogue(root, refuse)
+
+
+def shell_spider(root: Path) -> Spider | None:
+    """A spider for a prompt in a Scrapy project; None elsewhere. Raises Misconfigured."""
+    if not (root / SCRAPY_FILE).is_file() or find_spec("scrapy") is None:
+        return None
+    from ..compat.scrapy import project
+
+    try:
+        return made_spider(project.shell_spider(root))
+    except GossamerError:
+        raise
+    except Exception as error:  # whatever the settings module does
+        raise Misconfigured(f"This file does not load: {broken_file(root / SCRAPY_FILE, error)}.") from error
 
 
 def _spider_files(root: Path, folder: str) -> list[Path]:
@@ -161,7 +190,7 @@ def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spi
     if len(found) == 1:
         return found[0].spider
     if found:
-        places = ", ".join(f"{spec.path}:{spec.spider.__name__}" for spec in found)
+        places = ", ".join(f"{spec.path}:{spec.cls.__name__}" for spec in found)
         raise SpiderNotFound(
             f"There are {len(found)} spiders called {name!r}: {places}. Rename one, or write path/file.py:Class."
         )
@@ -181,7 +210,8 @@ def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spi
     elif _HOST.fullmatch(name):
         raise SpiderNotFound(f"There is no spider {name!r}. To crawl a site, write its whole address: https://{name}")
     if names:
-        parts.append(f"There are: {', '.join(names)}.")
+        more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+        parts.append(f"There are: {', '.join(names[:MOST_NAMES])}{more}.")
     else:
         parts.append("The folder holds no spiders; `gossamer new` creates a project with one.")
     parts += [f"This file does not load: {file}." for file in catalogue.broken]
@@ -196,19 +226,19 @@ def _from_file(path: Path, class_name: str, root: Path) -> type[Spider]:
     except _DoesNotLoad as error:
         raise SpiderNotFound(f"This file does not load: {error.file}.") from error.__cause__
     if class_name:
-        specs = [spec for spec in specs if class_name in (spec.spider.__name__, spec.name)] or specs
-        if len(specs) == 1 and class_name in (specs[0].spider.__name__, specs[0].name):
+        specs = [spec for spec in specs if class_name in (spec.cls.__name__, spec.name)] or specs
+        if len(specs) == 1 and class_name in (specs[0].cls.__name__, specs[0].name):
             return specs[0].spider
     elif len(specs) == 1:
         return specs[0].spider
-    names = ", ".join(spec.spider.__name__ for spec in specs)
+    names = ", ".join(spec.cls.__name__ for spec in specs)
     if not specs:
         raise SpiderNotFound(f"{path} holds no spider. Write a class that inherits from gossamer.Spider.")
     if class_name:
-        near = difflib.get_close_matches(class_name, [spec.spider.__name__ for spec in specs], n=1)
+        near = difflib.get_close_matches(class_name, [spec.cls.__name__ for spec in specs], n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise SpiderNotFound(f"{path} holds no spider {class_name!r}; it holds {names}.{hint}")
-    raise SpiderNotFound(f"{path} holds several spiders: {names}. Say which: {path.name}:{specs[0].spider.__name__}.")
+    raise SpiderNotFound(f"{path} holds several spiders: {names}. Say which: {path.name}:{specs[0].cls.__name__}.")
 
 
 def _from_recipe(path: Path, shown: str) -> type[Spider]:
@@ -261,9 +291,12 @@ def _spiders_in(path: Path, root: Path) -> list[SpiderSpec]:
             raise _DoesNotLoad(BrokenFile(path, None, told))
     found = [SpiderSpec(spider.name, path, spider, summary_of(spider)) for spider in spiders]
     if "scrapy" in sys.modules and not spiders:
-        from ..scrapy.project import project_settings, spiders_in
+        from ..compat.scrapy.project import project_settings, spiders_in
 
-        found += spiders_in(module, project_settings(root))
+        for one in spiders_in(module, project_settings(root)):
+            if isinstance(one, BrokenFile):
+                raise _DoesNotLoad(one)
+            found.append(one)
     return found
 
 
@@ -356,34 +389,35 @@ class _OwnedModules:
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or (spec.origin or "").startswith(_INSTALLED):  # nearly always: to follow links takes time
             return spec
-        for place in _places(spec):
-            if fault := self._fault(place):
-                raise ImportError(fault, name=fullname, path=str(place))
+        for level in dict.fromkeys(level for place in _places(spec) for level in self._levels(place)):
+            if fault := distrust(level):
+                raise ImportError(fault, name=fullname, path=str(level))
         return spec
 
-    def _fault(self, place: Path) -> str:
-        """Why the file or folder, or one of the folders that lead to it, is not ours."""
-        home = self._home(place)
-        if home is None:
-            return ""
-        while place != home:
-            if fault := distrust_code(place):
-                return fault
-            place = place.parent
-        return ""
+    def _levels(self, place: Path) -> tuple[Path, ...]:
+        """The file or folder and the folders that lead to it, within the project that it belongs to."""
+        folders = _way_to(place.parent, frozenset(self.folders), frozenset(self._given), tuple(sys.path), os.getcwd())
+        if place in self.folders or not folders:
+            return ()
+        return (place, place.resolve().parent, *folders) if place.is_symlink() else (place, *folders)
 
-    def _home(self, place: Path) -> Path | None:
-        """The project's folder that it was found in; None for what Python finds without us."""
-        if not (noted := [folder for folder in self.folders if place.is_relative_to(folder)]):
-            return None
-        home = max(noted, key=lambda folder: len(folder.parts))
-        entries = [(entry, _resolve(entry or os.getcwd())) for entry in sys.path if isinstance(entry, str)]
-        above = [(entry, folder) for entry, folder in entries if place.is_relative_to(folder)]
-        if above:
-            entry, folder = max(above, key=lambda pair: len(pair[1].parts))
-            if folder not in self.folders and entry in self._given:
-                return None
-        return home
+
+@lru_cache(maxsize=256)
+def _way_to(
+    folder: Path, projects: frozenset[Path], given: frozenset[str], search: tuple[str, ...], here: str
+) -> tuple[Path, ...]:
+    """The folders from this one up to that of its project; none for what Python finds without us in `here`."""
+    if not (noted := [one for one in projects if folder.is_relative_to(one)]):
+        return ()
+    home = max(noted, key=lambda one: len(one.parts))
+    entries = [(entry, _resolve(entry or here)) for entry in search if isinstance(entry, str)]
+    above = [(entry, one) for entry, one in entries if folder.is_relative_to(one)]
+    if above:
+        entry, nearest = max(above, key=lambda pair: len(pair[1].parts))
+        if nearest not in projects and entry in given:
+            return ()
+    levels = [folder, *folder.parents]
+    return tuple(levels[: levels.index(home) + 1])
 
 
 _FINDER = _OwnedModules()
@@ -403,4 +437,4 @@ def _places(spec: ModuleSpec) -> Iterator[Path]:
     for name in (spec.origin if spec.has_location else None, spec.cached, *(spec.submodule_search_locations or ())):
         if name is not None:
             path = Path(name)
-            yield path.parent.resolve() / path.name
+            yield _resolve(str(path.parent)) / path.name

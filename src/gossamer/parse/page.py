@@ -1,7 +1,8 @@
 """`Page`: the argument of a spider's callbacks: what extract/ reads of it (`Markup`), selectors, links, forms, files.
 
 How it fails: bad selectors, invalid JSON and invalid links raise ParseFailed (or InvalidUrl) with the next step.
-Content that is not markup has no elements; selecting from it finds nothing.
+Content that is not markup has no elements; selecting from it finds nothing. A document (PDF, Word ...) is read as
+HTML, so that everything works on it as on a page.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 import turbohtml
 
 from ..errors import ParseFailed
+from ..extract.documents import DocumentKind
 from ..extract.links import hrefs
 from ..extract.markup import Markup
 from ..model.download import Download
@@ -22,6 +24,7 @@ from ..model.route import BROWSER, Render
 from ..model.task import FILE_KIND, Request, RequestOptions
 from ..model.url import without_user
 from .css import compile_css
+from .document import read_document
 from .links import ATTRS, TAGS, Patterns, documents, everything, filter_links, hrefs_in
 from .selectors import Selector, SelectorList, XPathVariable
 
@@ -75,17 +78,26 @@ class Page(Markup):
         "_data",
         "_description",
         "_files",
+        "_html",
         "_made",
         "_selector",
+        "_stats",
         "_unread",
         "depth",
         "spider",
     )
 
     def __init__(
-        self, snapshot: Snapshot, *, depth: int = 0, spider: object | None = None, description: object | None = None
+        self,
+        snapshot: Snapshot,
+        *,
+        depth: int = 0,
+        spider: object | None = None,
+        description: object | None = None,
+        html: str | ParseFailed | None = None,
     ) -> None:
         super().__init__(snapshot)
+        self._html = html  # of a document, if it was read already
         self._description = description  # what another process has read of the page already (site.py)
         self.depth = depth
         self.spider = spider
@@ -93,7 +105,15 @@ class Page(Markup):
         self._selector: Selector | None = None
         self._data: dict[str, Any] | None = None
         self._files: list[Request] = []
+        self._stats: dict[str, int] = {}  # counted by the callback and by steps of the pipeline
         self._made = MadeLinks()
+
+    def _document_html(self, kind: DocumentKind) -> str:
+        if self._html is None:
+            self._html = read_document(kind, self.body, self.url)
+        if isinstance(self._html, ParseFailed):
+            raise self._html
+        return self._html
 
     @property
     def requested_url(self) -> str:
@@ -193,7 +213,7 @@ class Page(Markup):
 
         `callback` is a method of the spider, or its name; the default is the callback of this page. `data` is any JSON
         and comes back as `page.data`. `render` requests a browser; `fetcher` names a route, `proxy_pool` and `country`
-        an exit, and requests with the same `session` share one visitor identity. Other options (`method`, `json`, ...)
+        a proxy, and requests with the same `session` share one visitor identity. Other options (`method`, `json`, ...)
         are those of `Request`. Raises ParseFailed, InvalidUrl.
         """
         return self._alike_request(self.urljoin(href_of(link)), self._fields(callback, render, options))

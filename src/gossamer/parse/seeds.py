@@ -5,8 +5,10 @@ How it fails: an entry that is no usable request raises Misconfigured with the e
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator
 from hashlib import blake2b
+from types import CodeType
 
 import msgspec
 
@@ -27,6 +29,29 @@ def start_addresses(spider: Spider) -> list[str]:
         except InvalidUrl:  # reported when it is seeded
             continue
     return addresses
+
+
+def named_addresses(spider: Spider) -> list[str]:
+    """The addresses that a person wrote for the spider: `start_urls`, and those that stand in the code of `start`. What
+    `start` reads or computes is data, and named by nobody."""
+    written = [
+        text
+        for function in spider._start_functions()
+        if (code := getattr(inspect.unwrap(function), "__code__", None)) is not None
+        for text in _texts(code.co_consts)
+        if text.startswith(("http://", "https://"))
+    ]
+    return [*map(str, spider.start_urls), *written]
+
+
+def _texts(constants: tuple[object, ...]) -> Iterator[str]:
+    for one in constants:
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, tuple):
+            yield from _texts(one)
+        elif isinstance(one, CodeType):  # a function within the function
+            yield from _texts(one.co_consts)
 
 
 def names_its_seeds(spider: Spider) -> bool:

@@ -1,6 +1,7 @@
 """`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page. `UrlListSpider`
 crawls the pages of a list that a person gave, `SitePartSpider` the part of a site that a client requested over the HTTP
-API. `PageSpider` takes single pages and follows no links.
+API. `PageSpider` takes single pages and follows no links, `RawPageSpider` does so without a
+record.
 
 `SiteSpider` follows what a browser or a search engine would: links, redirects by <meta> and header, frames, <link> and
 Link headers to other pages, forms without input, and the site's sitemaps.
@@ -17,8 +18,8 @@ from typing import Any
 import msgspec
 
 from ..errors import Misconfigured, ParseFailed
-from ..extract.media import Media
 from ..model.item import Item
+from ..model.job import URL_LIST
 from ..model.site_part import BadPattern, SitePart
 from ..model.task import Request
 from ..model.url import origin_of, site_of
@@ -27,15 +28,12 @@ from .page import Page
 from .spider import Spider
 
 HAND_ON = "hand_on"  # the kind of a page that gives no record
-PAGES = "gossamer:pages"  # spider name of jobs for `PageSpider`; no spider or recipe can have this name
-SITE_PART = "gossamer:site-part"  # the same for `SitePartSpider`
-URL_LIST = "gossamer:urls"  # the same for `UrlListSpider`
 MOST_LINKS = MAX_YIELDS - 1  # followed from one page, besides its record
 MATCHING = 2.0  # seconds for matching patterns against the links of one page
 
 
 class WebPage(Item, key="url"):
-    """One page of a site. For anything but HTML, title, text and metadata are None."""
+    """One page of a site. For anything but HTML and documents, title, text and metadata are None."""
 
     status: int
     content_type: str = ""
@@ -47,10 +45,6 @@ class WebPage(Item, key="url"):
     text: str | None = None
     structured: dict[str, Any] | None = None  # JSON-LD, microdata, Open Graph, meta, as on the page
     links: int = 0
-
-
-def _is_html(page: Page) -> bool:
-    return page.tree is not None and page.media is Media.HTML
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -74,7 +68,7 @@ def description_of(page: Page, terms: PartTerms | None = None) -> Description:
     patterns that take too long."""
     if isinstance(page._description, Description):
         return page._description
-    links = page.document_links() if _is_html(page) else []
+    links = page.document_links() if page.has_content else []
     record = web_page(page, len(links))
     if terms is None:
         return Description(record, links)
@@ -95,7 +89,7 @@ def _belonging(links: list[str], part: SitePart) -> list[str]:
 
 def web_page(page: Page, links: int) -> WebPage:
     """The record of a page with that number of links."""
-    if not _is_html(page):
+    if not page.has_content:
         return WebPage(url=page.url, status=page.status, content_type=page.content_type)
     article, about = page.article(), page.metadata()
     return WebPage(
@@ -154,7 +148,7 @@ class UrlListSpider(SiteSpider):
         return (Request(url=url) for url in self._urls())
 
     def parse(self, page: Page) -> Iterator[Item | Request]:
-        links = page.document_links() if _is_html(page) else []
+        links = page.document_links() if page.has_content else []
         yield web_page(page, len(links))
         site = site_of(page.url)
         for link in links[:MOST_LINKS] if self._follows else ():
@@ -210,3 +204,14 @@ class PageSpider(SiteSpider):
 
     def hand_on(self, page: Page) -> None:
         """The callback for a request whose response goes only to the client that made it: no items."""
+
+
+class RawPageSpider(PageSpider):
+    """Takes single pages for clients that asked for no records: nothing reads the page but the formats that they asked
+    for. It has a name of its own, so that a page without a record is asked for in full when its record is wanted."""
+
+    name = "raw-page"
+    _gives_records = False
+
+    def parse(self, page: Page) -> Iterator[Item | Request]:
+        return iter(())

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 from ..errors import Misconfigured, ParseFailed
 from ..model.item import AnyItem, Item
 from ..model.item_account import OnFault
@@ -62,6 +64,14 @@ _LEAST = {
     "max_depth": 0,
 }  # their minimum
 FAILED = "failed"  # errback of requests without one
+
+
+class Contract(msgspec.Struct, frozen=True, kw_only=True):
+    """What the docstring of a callback demands of a page. `check` says what does not hold."""
+
+    name: str
+    request: Request
+    check: Callable[[Page], Awaitable[list[str]]]
 
 
 class Spider:
@@ -115,11 +125,14 @@ class Spider:
     # How jobs name a spider that cannot be loaded by its name, and the arguments that make it again.
     _stored_as: tuple[str, dict[str, Any]] | None = None
     _has_list: bool = False  # `start` gives a list that a person wrote, as `start_urls` is one
+    _gives_records: bool = True
     _renders_anew: bool = False  # no conditional requests with a browser: the stored copy may not be rendered
     _makes_side_requests: bool = False  # its code may make side requests in callbacks (`page_context.ask_here`)
     _keeps_own_cookies: bool = False  # the cookies of a request stay with its session
     _takes_any_argument: bool = False  # with any name, as text
     _end_job: Callable[[str], Awaitable[object]] | None = None  # set by a crawl: ends the job early, with a reason
+    # Set by a crawl, too: the age of the job in seconds, and what its settled pages have counted.
+    _job_tally: Callable[[], Awaitable[tuple[float, Mapping[str, int]]]] | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -194,25 +207,37 @@ class Spider:
         end."""
         return None
 
-    async def _write_feeds(self, records: AsyncIterator[StoredRecord]) -> None:
-        """Write the stored records of the job to outputs of the spider's own kind."""
+    async def _write_feeds(self, records: AsyncIterator[StoredRecord]) -> list[str]:
+        """Write the stored records of the job to outputs of the spider's own kind; return where they are."""
+        return []
+
+    def _start_functions(self) -> Sequence[Callable[..., Any]]:
+        """The functions whose code names the first requests."""
+        return (type(self).start,)
 
     def _redirected(self, data: dict[str, Any], url: str, status: int) -> dict[str, Any]:
         """The data of the request for the target of a redirect of `url`."""
         return data
 
+    def _contracts(self) -> Iterator[Contract]:
+        """What the docstrings of its callbacks demand. Raises Misconfigured."""
+        return iter(())
+
+    def _shell_names(self, page: Page) -> dict[str, Any]:
+        """More names for the prompt of `gossamer shell`."""
+        return {}
+
+    def _shell_request(self, given: object) -> Request | None:
+        """A request of the spider's own framework as one of ours."""
+        return None
+
     def _adjusted(self, settings: Settings) -> Settings:
         """The settings for a job of this spider, which may fill what the project leaves open."""
         return settings
 
-    @classmethod
-    def _ignored(cls) -> list[str]:
-        """One sentence for each declaration of the class that has no effect."""
-        return []
-
     def _remarks(self) -> list[str]:
         """Remarks for the user before a crawl."""
-        return self._ignored()
+        return []
 
     @property
     def log(self) -> SpiderLog:
@@ -351,9 +376,15 @@ def _callback_names(cls: type[Spider]) -> tuple[str, ...]:
     return tuple(sorted(own | {DEFAULT_KIND}))
 
 
+_OWN_VERSIONS: dict[type[Spider], str] = {}
+
+
 def spider_version(cls: type[Spider]) -> str:
     """A short hash of the source of the spider's modules and of those of its pipeline steps, or of a recipe's text; it
-    changes when they do."""
+    changes when they do. That of our own spiders cannot change while a process runs, and is kept."""
+    kept = _OWN_VERSIONS.get(cls)
+    if kept is not None:
+        return kept
     digest = blake2b(digest_size=6)
     for base in cls.__mro__:
         if issubclass(base, Spider) and (base is not Spider or cls is Spider):
@@ -364,7 +395,15 @@ def spider_version(cls: type[Spider]) -> str:
         kind = inner if inspect.isfunction(inner) or inspect.isclass(inner) else type(inner)
         if inspect.getmodule(kind) not in own:
             digest.update(_source(kind))
-    return digest.hexdigest()
+    version = digest.hexdigest()
+    if is_own(cls):
+        _OWN_VERSIONS[cls] = version
+    return version
+
+
+def is_own(cls: type[Spider]) -> bool:
+    """Whether it is one of ours, whose code cannot change while a process runs."""
+    return cls.__module__ == "gossamer.parse.site"
 
 
 def parser_version(spider: Spider, arguments: str) -> str:

@@ -277,16 +277,16 @@ def _heads(row: Element) -> list[str]:
         return []
     first = next((one for one in table.select("tr")[:3] if one.select_one("th") is not None), None)
     cells = first.select("th")[:50] if first is not None else []
-    return [_words(cell.text[:60]) for cell in cells] if len(cells) > 1 else []
+    return [words_of(cell.text[:60]) for cell in cells] if len(cells) > 1 else []
 
 
-def _words(text: str) -> str:
+def words_of(text: str) -> str:
     """A name in lower case without punctuation: "Größe (m²)" gives "grosse_m"."""
     plain = "".join(char for char in normalize("NFKD", text.casefold()) if not combining(char))
     return "_".join(_WORD.findall(plain)[:3])
 
 
-def _named_words(name: str) -> list[str]:
+def named_words(name: str) -> list[str]:
     """The last words of a name: "product-card__unitPrice" gives "unit", "price"; the words before give the place."""
     words = _WORD.findall(_HUMP.sub("_", _HASH.sub("", name)).lower())
     return words[-3:] if "of" in words[-2:] else words[-2:]
@@ -310,7 +310,7 @@ def _name(place: _Place, tag: str, values: list[str], heads: list[str], *, many:
         return head or f"column_{place.column}"
     labelled = _LABELLED.fullmatch(place.path)
     named = _NAMED.fullmatch(place.path)
-    name = _words(labelled[1]) if labelled else "_".join(_named_words(named[1])) if named else ""
+    name = words_of(labelled[1]) if labelled else "_".join(named_words(named[1])) if named else ""
     if not name and place.path != tag and place.path != ":scope" and PRICE.search(values[0][:40]):
         name = "price"
     if not name and place.path.startswith(":scope >"):

@@ -1,13 +1,14 @@
-"""Drafts a recipe from a list page and one of the pages that it links to. The caller fetches them.
+"""Drafts a recipe from a list page and some of the pages that it links to. The caller fetches them.
 
-    for url in detail_links(page): ...             addresses worth fetching, until one of them is HTML
-    draft_recipe(page, detail_or_none, "shop")
+    for url in detail_links(page): ...            addresses worth fetching
+    draft_recipe(page, details, "shop")
 
-What it does: the list becomes a page kind that follows its links (stable_selectors.py finds them). On the linked page,
-a product gets a rule for every value that the product parser found, if the rule finds the same value or the parser is
-confident; an article is left to the article parser; any other page gets title, headline and text. A start page without
-a list is drafted as such a page itself. Repeated blocks of the list (blocks.py) are the items if the linked page is
-neither product nor article, or was not fetched; otherwise they appear in a comment.
+What it does: the list becomes a page kind that follows its links (stable_selectors.py finds them). What stands at the
+same place of the linked pages and differs between them becomes their fields (induction/page_fields.py), with the names
+of the product parser where that reads the same. An article is left to the article parser, and a product to the product
+parser if fewer than three pages were fetched; any other page gets title, headline and text. A start page without a list
+is drafted as such a page itself. Repeated blocks of the list (blocks.py) are the items if the linked pages have too
+little in common, or were not fetched; otherwise they appear in a comment.
 How it fails: nothing raises; the top of the file says which rules were not tried and whether nothing was recognised.
 """
 
@@ -15,43 +16,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from turbohtml import Element
 
 from ..parse.page import Page
 from .blocks import best_blocks
+from .edit import toml_key, toml_value
+from .induction.candidates import SourceTable
+from .induction.page_fields import PageField, page_fields
 from .model import PRODUCT, FieldType, SourceKind, TypeOptions
 from .reader import read_recipe
-from .sources import PageView, structured_values
+from .sources import PageView
 from .spider import check_page, spider_of
-from .stable_selectors import LinkGroup, best_group, next_selector, page_parameter, selector_for
-from .values import UnreadableValue, value_of
+from .stable_selectors import LinkGroup, best_group, next_selector, page_parameter
 
+KEYS = ("sku", "ref", "reference", "id", "gtin", "isbn", "ean", "article", "number", "code")
+_FEWEST_FIELDS = 3
+_BY_PARSER = ("availability", "images")  # of a product, where no rule gives them
+MOST_LOOKED_AT = 6  # pages behind a list
 _SURE = 0.5  # confidence of a price that marks a product
 _BY_SIGHT = ("page", "page script")  # sources of a price that lists of products have too
 _NUMBERS = ("sku", "gtin", "mpn")
 _LONG = 600  # minimum characters of an article
-_MOST_ELEMENTS = 5000
-_OFFERS, _RATING = "Product.offers.", "Product.aggregateRating."
-# Values of a product in the order of the recipe: their paths in structured data, and words in the class, id or itemprop
-# of an element that shows one. Values without such words are not searched among the elements.
-_VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "sku": (("Product.sku",), ("sku", "article", "code", "number")),
-    "title": (("Product.name",), ("title", "name", "heading")),
-    "brand": (("Product.brand",), ("brand", "vendor", "maker", "manufacturer")),
-    "price": ((f"{_OFFERS}price", f"{_OFFERS}lowPrice"), ("price", "cost", "amount")),
-    "availability": ((f"{_OFFERS}availability",), ()),
-    "rating": ((f"{_RATING}ratingValue",), ("rating", "score", "stars")),
-    "review_count": ((f"{_RATING}reviewCount", f"{_RATING}ratingCount"), ("review", "count", "votes")),
-    "gtin": (("Product.gtin13", "Product.gtin", "Product.gtin12", "Product.gtin14"), ("gtin", "ean", "upc", "isbn")),
-    "mpn": (("Product.mpn",), ("mpn",)),
-    "description": (("Product.description",), ()),
-    "images": (("Product.image",), ()),
-    "breadcrumbs": ((), ()),
-}
 _TRIED = "Every rule found something on the pages it was tried on."
 _LIST_ALONE = (
     "No page that the list links to could be fetched: the fields come from the list. Every rule found something on it."
@@ -80,19 +68,22 @@ class _Kind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def detail_links(page: Page) -> list[str]:
-    """A few links of the page's list: its first, its middle and its last. Empty for a page without a list."""
+    """Some links of the page's list, from all of it. Empty for a page without a list."""
     group = _list_of(page)
-    return list(dict.fromkeys(group.urls[at] for at in (0, len(group.urls) // 2, -1))) if group is not None else []
+    if group is None:
+        return []
+    last = len(group.urls) - 1
+    return list(dict.fromkeys(group.urls[at * last // (MOST_LOOKED_AT - 1)] for at in range(MOST_LOOKED_AT)))
 
 
-def draft_recipe(page: Page, detail: Page | None, ref: str) -> RecipeDraft:
-    """The recipe for a start page and, if one was fetched, a page that its list links to. `ref` is its name in
+def draft_recipe(page: Page, details: Sequence[Page], ref: str) -> RecipeDraft:
+    """The recipe for a start page and, if some were fetched, pages that its list links to. `ref` is its name in
     commands."""
     group = _list_of(page)
-    detail = page if group is None else detail
-    kind = _found_only(_detail_kind(detail), detail) if detail is not None else _GENERIC
+    details = [page] if group is None else details
+    kind = _found_only(_detail_kind(details), details[0]) if details else _GENERIC
     message, remark = _TRIED, ""
-    if detail is None:
+    if not details:
         message = _UNTRIED.format(kind=kind.name)
     elif not kind.fields and not kind.head:
         message, remark = _UNRECOGNISED.format(kind=kind.name), " (nothing was recognised)"
@@ -100,7 +91,7 @@ def draft_recipe(page: Page, detail: Page | None, ref: str) -> RecipeDraft:
     kinds = [_listing(page, group, kind.name), kind] if group is not None else [kind]
     entries = _entries(page)
     if entries is not None and (kind.name == _GENERIC.name or (group is None and _is_price_list(page, entries))):
-        kinds, message, remark, entries = [entries], _TRIED if detail is not None else _LIST_ALONE, "", None
+        kinds, message, remark, entries = [entries], _TRIED if details else _LIST_ALONE, "", None
     text = _recipe_text(page.requested_url or page.url, kinds, ref, message)
     if entries is not None and group is not None:
         text += _instead(entries)
@@ -171,16 +162,41 @@ def _entries(page: Page) -> _Kind | None:
     return kind if len(found.items) == blocks.count and not found.missing else None
 
 
-def _detail_kind(page: Page) -> _Kind:
-    product = _product(page)
-    if product is not None:
-        fields = dict(_product_fields(page, product))
-        comment = "A product. A page without a required field, or without its key, becomes a dead letter."
-        own_sku = "sku" in fields and "product = " not in fields["sku"]
-        return _Kind(name="product", comment=comment, head=('key = "sku"',) if own_sku else (), fields=fields)
-    if _is_article(page):
+def _detail_kind(pages: Sequence[Page]) -> _Kind:
+    if _is_article(pages[0]):
         return _Kind(name="article", comment="An article: title, text, authors, dates.", head=('auto = "article"',))
-    return _GENERIC
+    products = [_product(page) for page in pages]
+    name = "product" if products[0] is not None else "item"
+    found = page_fields(pages, [_told(product) for product in products])
+    if len(found) >= _FEWEST_FIELDS:
+        return _repeated_kind(name, found, pages, products)
+    if products[0] is None:
+        return _GENERIC
+    stated = products[0].sku and products[0].found["sku"].source not in _BY_SIGHT
+    comment = "A product, as the ready parser reads it. A page without a title becomes a dead letter."
+    return _Kind(name=name, comment=comment, head=('auto = "product"', *(('key = "sku"',) if stated else ())))
+
+
+def _told(product: Any) -> dict[str, Any]:
+    """The values of a product whose names are known."""
+    return {name: getattr(product, name, None) for name, kind in PRODUCT.items() if not isinstance(kind, tuple)}
+
+
+def _repeated_kind(name: str, found: Sequence[PageField], pages: Sequence[Page], products: Sequence[Any]) -> _Kind:
+    """The fields that the pages have in common, and what the ready parser adds for products."""
+    key = next((one.name for wanted in KEYS for one in found if one.name == wanted and one.unique), "")
+    first = next((one.name for one in found if one.name == "title"), "" if key else found[0].name)
+    fields = {}
+    for one in found:
+        fields[one.name] = field_rule(one.sources, one.options, required=one.name == first and one.name != key)
+    for value in _BY_PARSER:
+        if value not in fields and all(getattr(product, value, None) for product in products):
+            kind = ', type = "list", of = "url"' if value == "images" else ""
+            fields[value] = f"{{ product = {_quoted(value)}{kind} }}"
+    comment = (
+        f"What {len(pages)} pages have in common. A page without its key or a required field becomes a dead letter."
+    )
+    return _Kind(name=name, comment=comment, head=(f"key = {_quoted(key)}",) if key else (), fields=fields)
 
 
 _GENERIC = _Kind(
@@ -223,98 +239,30 @@ def _is_article(page: Page) -> bool:
     return article is not None and len(article.text) >= _LONG
 
 
-# -- the fields of a product -------------------------------------------------------------------------------------------
-
-
-def _product_fields(page: Page, product: Any) -> Iterator[tuple[str, str]]:
-    """A field, as TOML, for every value that the product parser found on the page."""
-    texts = list(_leaf_texts(page))
-    for name in _VALUES:
-        value = getattr(product, name, None)
-        if value in (None, "", ()):
-            continue
-        kind = PRODUCT[name]
-        single = kind[1] if isinstance(kind, tuple) else kind
-        currency = value.currency if single is FieldType.MONEY else ""
-        options = TypeOptions(type=single, currency=currency or None)
-        rules = [f"structured = {_quoted(path)}" for path in _structured(page, name, value, options)]
-        if selector := _shown_in(page, name, value, options, texts):
-            rules.append(f"css = {_quoted(selector)}")
-        if not rules and not _is_sure(product, name, value, texts):
-            continue
-        parts = [f"sources = [{', '.join(f'{{ {rule} }}' for rule in rules)}]"] if len(rules) > 1 else rules[:]
-        parts = parts or [f"product = {_quoted(name)}"]
-        if isinstance(kind, tuple):
-            parts.append('type = "list"' + (f", of = {_quoted(single)}" if single is not FieldType.TEXT else ""))
-        elif single is not FieldType.TEXT:
-            parts.append(f"type = {_quoted(single)}")
-        if re.fullmatch(r"[A-Z]{3}", currency):
-            parts.append(f"currency = {_quoted(currency)}")
-        if name == "availability" and rules:
-            parts.append("transforms = [{ replace = '.*/', with = \"\" }]")
-        if name == "title":
-            parts.append("required = true")
-        yield name, f"{{ {', '.join(parts)} }}"
-
-
-def _is_sure(product: Any, name: str, value: Any, texts: list[tuple[Element, str]]) -> bool:
-    """May a field rely on the ready-made parser alone? Not with low confidence, nor with a number that continues after
-    the part that was read: `123 456 78` is not 123, and as a key it would merge many records."""
-    found = product.found.get(name)
-    if found is not None and found.confidence < _SURE:
-        return False
-    if name not in _NUMBERS or found is None or found.source not in _BY_SIGHT:
-        return True
-    whole = re.compile(rf"(?<!\w){re.escape(str(value))}\W*")
-    return any(match.end() == len(text) for _, text in texts for match in whole.finditer(text))
-
-
-def _structured(page: Page, name: str, value: Any, options: TypeOptions) -> list[str]:
-    """The first path of structured data with that value, or None."""
-    for path in _VALUES[name][0]:
-        found = [_value_or_none(entry, options, page) for entry in structured_values(page.structured(), path)]
-        if found and (
-            name == "availability" or (list(value) == found if isinstance(value, tuple) else found[0] == value)
-        ):
-            return [path]
-    return []
-
-
-def _shown_in(page: Page, name: str, value: Any, options: TypeOptions, texts: list[tuple[Element, str]]) -> str | None:
-    """The selector of the element that shows the value best, or None."""
-    hints = _VALUES[name][1]
-    if not hints:
-        return None
-    # A number in a long sentence is a coincidence; in a few words, or as a price with its currency, it is not.
-    longest = {"rating": 25, "review_count": 25, "price": 40}.get(name, len(str(value)) + 3)
-    hits = [hit for hit in texts if len(hit[1]) <= longest and _value_or_none(hit[1], options, page) == value]
-
-    def rank(hit: tuple[Element, str]) -> tuple[bool, bool, int]:
-        words = " ".join(hit[0].attr(name) or "" for name in ("class", "itemprop", "id")).lower()
-        return not any(hint in words for hint in hints), hit[0].tag != "h1", len(hit[1])
-
-    selectors = (selector_for(page, element) for element, _ in sorted(hits, key=rank)[:5])
-    return next((selector for selector in selectors if selector is not None), None)
-
-
-def _leaf_texts(page: Page) -> Iterator[tuple[Element, str]]:
-    """Short texts of the page with the elements that contain only them."""
-    for found in page.css("h1, h2, span, p, div, td, dd, li, strong, b, em, bdi, ins, a, data")[:_MOST_ELEMENTS]:
-        element = found.root
-        if isinstance(element, Element) and len(element.children) <= 4 and element.select_one("*") is None:
-            text = " ".join(element.text.split())
-            if 0 < len(text) <= 200:
-                yield element, text
-
-
-def _value_or_none(raw: Any, options: TypeOptions, page: Page) -> Any:
-    try:
-        return value_of(raw, options, page)
-    except UnreadableValue:
-        return None
-
-
 # -- the text ----------------------------------------------------------------------------------------------------------
+
+
+def field_rule(sources: Sequence[SourceTable], options: TypeOptions, *, required: bool) -> str:
+    """The definition of a field as TOML."""
+    table: dict[str, Any] = {}
+    table |= sources[0] if len(sources) == 1 else {"sources": list(sources)}
+    if options.type is not FieldType.TEXT:
+        table["type"] = options.type.value
+    if options.currency is not None:
+        table["currency"] = options.currency
+    if required:
+        table["required"] = True
+    return toml_value(table)
+
+
+def recipe_text(
+    start: Sequence[str], kinds: Sequence[tuple[str, str, Sequence[str], dict[str, str]]], ref: str, message: str
+) -> str:
+    """The text of a recipe: of each page kind its name, a comment, its keys and its fields, as TOML."""
+    made = [_Kind(name=name, comment=told, head=tuple(head), fields=fields) for name, told, head, fields in kinds]
+    text = _recipe_text(start[0], made, ref, message)
+    listed = ", ".join(map(_quoted, start))
+    return text.replace(f"start = [{_quoted(start[0])}]", f"start = [{listed}]", 1)
 
 
 def _recipe_text(start: str, kinds: list[_Kind], ref: str, message: str) -> str:
@@ -333,13 +281,17 @@ def _recipe_text(start: str, kinds: list[_Kind], ref: str, message: str) -> str:
     for kind in kinds:
         lines += ["", f"# {kind.comment}", f"[pages.{kind.name}]", *kind.head]
         if kind.fields:
-            lines += ["", f"[pages.{kind.name}.fields]", *(f"{name} = {rule}" for name, rule in kind.fields.items())]
+            lines += [
+                "",
+                f"[pages.{kind.name}.fields]",
+                *(f"{toml_key(name)} = {rule}" for name, rule in kind.fields.items()),
+            ]
     return "\n".join(lines) + "\n"
 
 
 def _instead(kind: _Kind) -> str:
     """A kind as a comment: the fields available on the list itself."""
-    fields = [f"fields.{name} = {rule}" for name, rule in kind.fields.items()]
+    fields = [f"fields.{toml_key(name)} = {rule}" for name, rule in kind.fields.items()]
     lines = [f"# {kind.comment} To take them instead, let [pages.{kind.name}] be:", *kind.head, *fields]
     return "\n" + "\n".join([lines[0], *(f"#   {line}" for line in lines[1:])]) + "\n"
 

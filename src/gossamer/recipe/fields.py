@@ -63,8 +63,11 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return self.item(**values)
 
 
-def shape_of(name: str, fields: Sequence[Field], key: tuple[str, ...] = ()) -> Shape:
-    """The shape of an item: a required field has no default, an optional one may be None."""
+def shape_of(
+    name: str, fields: Sequence[Field], key: tuple[str, ...] = (), healed: Mapping[str, int] | None = None
+) -> Shape:
+    """The shape of an item: a required field has no default, an optional one may be None. `healed` are the fields with
+    healed rules, which its schema marks with their version."""
     hints: dict[str, Any] = {}
     namespace: dict[str, Any] = {"__module__": __name__}
     inner: dict[str, Shape] = {}
@@ -84,6 +87,8 @@ def shape_of(name: str, fields: Sequence[Field], key: tuple[str, ...] = ()) -> S
     namespace["__annotations__"] = hints
     made = ItemMeta(name, (Item,), namespace, key=key or None)
     assert issubclass(made, Item)
+    if healed:
+        made.__healed__ = dict(healed)
     return Shape(item=made, inner=inner)
 
 
@@ -152,7 +157,7 @@ def take_one(field: Field, part: PagePart, notes: list[Note], path: str) -> Any:
         found = _entries(find(source, part, all_count=all_count), field, source, page)
         if not found:
             continue
-        values, refused = _converted(found, field, page)
+        values, refused = _converted(found, field, source, page)
         if not values:
             if refused:
                 passed = passed or _note(field, path, source, found, None, refused[0].why)
@@ -212,9 +217,11 @@ def _entry_notes(path: str, source: RecipeSource, refused: list[_Refused]) -> li
     return noted
 
 
-def _converted(found: list[Any], field: Field, page: Page) -> tuple[list[Any], list[_Refused]]:
+def _converted(found: list[Any], field: Field, source: RecipeSource, page: Page) -> tuple[list[Any], list[_Refused]]:
     """The found values converted to the field's type, and those that cannot be. For a single value only the first
     non-empty one is tried."""
+    if source.options is not None:
+        field = msgspec.structs.replace(field, options=source.options)
     if field.many:
         return _read_all(found, field, page)
     one_by_one = not any(step.name in AMONG_ALL for step in field.transforms)

@@ -9,6 +9,7 @@ The end of the file lists the values of the product and article parsers, and the
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -49,6 +50,7 @@ class SourceKind(StrEnum):
 
     CSS = "css"
     XPATH = "xpath"
+    LABEL = "label"
     JSON = "json"
     REGEX = "regex"
     STRUCTURED = "structured"
@@ -60,18 +62,24 @@ class SourceKind(StrEnum):
 
 
 class RecipeSource(msgspec.Struct, frozen=True, kw_only=True):
-    """One place to look for a value. `css` or `xpath` find elements; `json` is a path into JSON: in these elements,
-    after the text `after`, or of the whole page; `regex` extracts a part of the values found so far."""
+    """One place to look for a value. `css` or `xpath` find elements, `label` what stands beside its words (within
+    `css`, if that is there); `json` is a path into JSON: in these elements, after the text `after`, or of the whole
+    page. `after` and `before` cut the found text at constant words, `regex` extracts a part of the values found so
+    far."""
 
     kind: SourceKind
     css: CssQuery | None = None
     xpath: str | None = None
     json: Any = None  # a compiled JSONPath; the library is imported only if one is used
     json_text: str = ""
+    label: str = ""
+    cents: CssQuery | None = None  # where the digits behind the decimal point of a split price stand
     after: str = ""
+    before: str = ""
     regex: re.Pattern[str] | None = None
     name: str = ""  # of a structured, product, article, url or data value
     constant: Any = None  # any TOML or YAML value
+    options: TypeOptions | None = None  # how its texts are read, if it is not the way of the field
 
     def __str__(self) -> str:
         words = []
@@ -79,8 +87,14 @@ class RecipeSource(msgspec.Struct, frozen=True, kw_only=True):
             words.append(f"css {self.css.selector}")
         if self.xpath is not None:
             words.append(f"xpath {self.xpath}")
+        if self.label:
+            words.append(f"label {self.label!r}")
+        if self.cents is not None:
+            words.append(f"cents {self.cents.selector}")
         if self.after:
             words.append(f"after {self.after!r}")
+        if self.before:
+            words.append(f"before {self.before!r}")
         if self.json is not None:
             words.append(f"json {self.json_text}")
         if self.kind is SourceKind.CONSTANT:
@@ -113,6 +127,9 @@ class TypeOptions(msgspec.Struct, frozen=True, kw_only=True):
     languages: tuple[str, ...] = ()
     true: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
+    nth: int = 1  # of the numbers or prices in the text
+    scale: Decimal | None = None  # what the number is multiplied with
+    words: tuple[tuple[str, tuple[str, ...]], ...] = ()  # value -> what the page says for it
 
     @property
     def single(self) -> FieldType:

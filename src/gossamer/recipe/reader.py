@@ -42,7 +42,7 @@ from .model import (
 )
 from .rules import read_field, read_fields, read_paths, read_place, read_source
 from .spider import RecipeSpider, spider_of
-from .table import BadRecipe, Flag, RecipeFault, RecipeTable, Text, suggestion
+from .table import BadRecipe, Flag, RecipeFault, RecipeTable, RecipeTree, Text, suggestion
 from .text import MAX_BYTES, tree_of
 
 TOP_KEYS = ("name", "summary", "start", "start_kind", "headers", "scope", "politeness", "quality", "expect", "pages")
@@ -88,8 +88,12 @@ def _spider_of_text(content: bytes, shown: str) -> type[RecipeSpider]:
 
 def read_recipe(content: bytes, file: str) -> Recipe:
     """The recipe in a file's content; `file` is its name in messages. Raises BadRecipe, MissingExtra."""
-    tree = tree_of(content, file)
-    faults: list[RecipeFault] = []
+    return read_tree(tree_of(content, file))
+
+
+def read_tree(tree: RecipeTree) -> Recipe:
+    """The recipe in the values of a file. Raises BadRecipe, MissingExtra."""
+    file, faults = tree.file, list[RecipeFault]()
     top = RecipeTable(tree, faults, (), tree.values)
     top.only(TOP_KEYS)
     kinds = read_kinds(top)

@@ -5,20 +5,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
+
+import msgspec
 
 from ..errors import MissingExtra
 from ..extract.dates import check_spelling, zone_of
 from ..parse.css import BadSelector, compile_css
 from ..parse.selectors import Selector
 from .model import ARTICLE, PRODUCT, Field, FieldType, PathPattern, Paths, RecipeSource, SourceKind, TypeOptions
-from .table import Flag, RecipeTable, Text, suggestion
+from .table import Count, Flag, RecipeTable, Text, suggestion
 from .transforms import DECIMAL_SIGNS, read_transforms
 from .values import UnreadableValue, fold, taken_as_is, type_phrase, value_of
 
-_TYPE_KEYS = ("type", "of", "currency", "decimal", "zone", "format", "languages", "true", "false")
+_READING_KEYS = (
+    "currency",
+    "decimal",
+    "zone",
+    "format",
+    "languages",
+    "true",
+    "false",
+    "nth",
+    "scale",
+    "words",
+)  # of a field, or of one of its sources
+_TYPE_KEYS = ("type", "of", *_READING_KEYS)
 _TYPES = tuple(kind.value for kind in FieldType)
 # The types that an option applies to; on others it would have no effect, so it is a fault.
 _OPTION_TYPES = {
@@ -29,10 +44,14 @@ _OPTION_TYPES = {
     "languages": (FieldType.DATE, FieldType.DAY),
     "true": (FieldType.BOOL,),
     "false": (FieldType.BOOL,),
+    "nth": (FieldType.INT, FieldType.DECIMAL, FieldType.FLOAT, FieldType.MONEY),
+    "scale": (FieldType.INT, FieldType.DECIMAL, FieldType.FLOAT, FieldType.MONEY),
+    "words": (FieldType.TEXT,),
 }
 _SOURCE_KEYS = tuple(kind.value for kind in SourceKind)
-_EXTRA_SOURCE_KEYS = ("after",)
-_NOT_TOGETHER = ("css", "xpath", "structured", "product", "article", "constant", "url", "data")
+_EXTRA_SOURCE_KEYS = ("after", "before", "cents")
+_CUT_KINDS = (SourceKind.CSS, SourceKind.XPATH, SourceKind.LABEL, SourceKind.STRUCTURED)
+_NOT_TOGETHER = ("css", "xpath", "label", "structured", "product", "article", "constant", "url", "data")
 _FIELD_KEYS = ("sources", "required", "default", "transforms", "fields", "each", "within", *_TYPE_KEYS)
 _PLACE_KINDS = (SourceKind.CSS, SourceKind.XPATH, SourceKind.JSON)
 _FIELD_NAME = re.compile(r"[^\W\d_]\w*")
@@ -60,7 +79,7 @@ def read_field(owner: RecipeTable, name: str, *, in_json: bool = False, depth: i
         source = read_source(short, in_json=in_json, steps=(name,))
         return Field(name=name, sources=(source,)) if source is not None else None
     if isinstance(value, list):
-        sources = _read_sources(owner, name, in_json=in_json)
+        sources = _read_sources(owner, name, TypeOptions(), in_json=in_json)
         return Field(name=name, sources=sources) if sources else None
     if not isinstance(value, dict):
         owner.wrong("a table like { css = 'h1', type = 'text' }, or a CSS selector", name)
@@ -77,7 +96,7 @@ def read_field(owner: RecipeTable, name: str, *, in_json: bool = False, depth: i
     options = read_options(table)
     return Field(
         name=name,
-        sources=_field_sources(table, in_json=in_json),
+        sources=_field_sources(table, options, in_json=in_json),
         options=options,
         required=table.value("required", Flag) or False,
         default=read_default(table, options),
@@ -125,12 +144,12 @@ def read_place(table: RecipeTable, key: str, *, in_json: bool = False) -> Recipe
     return source
 
 
-def _field_sources(table: RecipeTable, *, in_json: bool) -> tuple[RecipeSource, ...]:
+def _field_sources(table: RecipeTable, options: TypeOptions, *, in_json: bool) -> tuple[RecipeSource, ...]:
     given = [key for key in _SOURCE_KEYS if key in table]
     if "sources" in table:
         if given:
             table.fault(f"{table.spelled(given[0])} stands beside `sources`; put it into that list.", given[0])
-        return _read_sources(table, "sources", in_json=in_json)
+        return _read_sources(table, "sources", options, in_json=in_json)
     if not given:
         table.fault(f"{table.spelled()} has no source.{suggestion('', _SOURCE_KEYS)}")
         return ()
@@ -150,7 +169,7 @@ def _field_sources(table: RecipeTable, *, in_json: bool) -> tuple[RecipeSource, 
     return (source,) if source is not None else ()
 
 
-def _read_sources(owner: RecipeTable, name: str, *, in_json: bool) -> tuple[RecipeSource, ...]:
+def _read_sources(owner: RecipeTable, name: str, options: TypeOptions, *, in_json: bool) -> tuple[RecipeSource, ...]:
     entries = owner.values[name]
     if not isinstance(entries, list) or not entries:
         owner.wrong("a list of sources, each like { css = 'h1' }", name)
@@ -161,8 +180,11 @@ def _read_sources(owner: RecipeTable, name: str, *, in_json: bool) -> tuple[Reci
             sources.append(read_source(owner.seen_as({"css": entry}), in_json=in_json, steps=(name, index)))
         elif isinstance(entry, dict):
             table = owner.at(name, index)
-            table.only((*_SOURCE_KEYS, *_EXTRA_SOURCE_KEYS))
-            sources.append(read_source(table, in_json=in_json))
+            table.only((*_SOURCE_KEYS, *_EXTRA_SOURCE_KEYS, *_READING_KEYS))
+            source = read_source(table, in_json=in_json)
+            if source is not None and any(key in table for key in _READING_KEYS):
+                source = msgspec.structs.replace(source, options=_read_own(table, options))
+            sources.append(source)
         else:
             owner.fault(
                 f"{owner.spelled(name, index)} should be a CSS selector or a table like {{ css = 'h1' }}.",
@@ -183,6 +205,8 @@ def read_source(table: RecipeTable, *, in_json: bool = False, steps: Sequence[st
     if not given:
         table.fault(f"{table.spelled(*steps)} has no source.{suggestion('', _SOURCE_KEYS)}", *steps)
         return None
+    if rivals == ["css", "label"]:
+        rivals = ["label"]  # beside the words within these elements
     if len(rivals) > 1 or (rivals and rivals[0] not in ("css", "xpath") and "json" in given):
         others = f"{given[0]} and {given[1]}"
         table.fault(
@@ -194,12 +218,22 @@ def read_source(table: RecipeTable, *, in_json: bool = False, steps: Sequence[st
     if in_json and kind in (SourceKind.CSS, SourceKind.XPATH):
         table.fault(f"{table.spelled(*steps_to(kind))}: there are no elements inside JSON; use json.", *steps_to(kind))
         return None
-    if "after" in table and kind is not SourceKind.JSON:
-        table.fault(f"{table.spelled('after')} goes with json alone: the JSON that begins after this text.", "after")
+    for cut in ("after", "before"):
+        is_mark = cut == "after" and kind is SourceKind.JSON  # where the JSON begins
+        if cut in table and not is_mark and (kind not in _CUT_KINDS or "json" in given):
+            table.fault(
+                f"{table.spelled(cut)} goes with json alone (the JSON that begins after this text), or with css, xpath,"
+                " label or structured (the part of the text between these words).",
+                cut,
+            )
+            return None
+    if "cents" in table and (kind is not SourceKind.CSS or "json" in given):
+        table.fault(f"{table.spelled('cents')} goes with css: it is where the cents of a split price stand.", "cents")
         return None
     if kind is SourceKind.CONSTANT:
         return _constant(table)
-    texts = {key: _given_text(table, key, steps_to(key)) for key in (*given, *(["after"] if "after" in table else []))}
+    extras = [key for key in _EXTRA_SOURCE_KEYS if key in table]
+    texts = {key: _given_text(table, key, steps_to(key)) for key in (*given, *extras)}
     if any(text is None for text in texts.values()):
         return None
     try:
@@ -209,7 +243,10 @@ def read_source(table: RecipeTable, *, in_json: bool = False, steps: Sequence[st
             xpath=_checked_xpath(texts["xpath"] or "") if "xpath" in texts else None,
             json=_json_path(texts["json"] or "") if "json" in texts else None,
             json_text=texts.get("json") or "",
+            label=texts.get("label") or "",
+            cents=compile_css(texts["cents"] or "") if "cents" in texts else None,
             after=texts.get("after") or "",
+            before=texts.get("before") or "",
             regex=_regex(texts["regex"] or "") if "regex" in texts else None,
             name=_checked_name(kind, texts.get(kind.value) or ""),
         )
@@ -291,7 +328,7 @@ def _checked_name(kind: SourceKind, name: str) -> str:
         raise _BadRule(kind.value, f'"{name[:60]}" is not among the {kind} values.{suggestion(name, allowed[kind])}')
     if kind is SourceKind.STRUCTURED and name.strip(".") != name:
         raise _BadRule(kind.value, f'"{name[:60]}" is not a path; write it like Product.offers.price or meta.author.')
-    return name if kind.value not in ("css", "xpath", "json", "regex") else ""
+    return name if kind.value not in ("css", "xpath", "label", "json", "regex") else ""
 
 
 def read_options(table: RecipeTable) -> TypeOptions:
@@ -337,7 +374,42 @@ def read_options(table: RecipeTable) -> TypeOptions:
         languages=languages,
         true=true,
         false=false,
+        nth=table.value("nth", Count) or 1,
+        scale=_read_scale(table),
+        words=_read_words(table),
     )
+
+
+def _read_own(table: RecipeTable, options: TypeOptions) -> TypeOptions:
+    """The options of a source that has some of its own; the field has the type and the others."""
+    kind = {"type": options.type.value} | ({"of": options.of.value} if options.of is not None else {})
+    own = {key: table.values[key] for key in _READING_KEYS if key in table}
+    read = read_options(table.seen_as({**kind, **own}))
+    names = {"format": "formats"}
+    return msgspec.structs.replace(options, **{names.get(key, key): getattr(read, names.get(key, key)) for key in own})
+
+
+def _read_scale(table: RecipeTable) -> Decimal | None:
+    given = table.values.get("scale")
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 1e-6 <= abs(given) <= 1e6:
+        table.wrong("a number like 0.01, which the number of the page is multiplied with", "scale")
+        return None
+    return Decimal(str(given))
+
+
+def _read_words(table: RecipeTable) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if "words" not in table:
+        return ()
+    inner = table.inner("words")
+    found = tuple((name, inner.texts(name)) for name in inner.values)
+    if not found:
+        table.wrong('a table like { new = ["Neu", "Neuware"] }: the value, and what the page says for it', "words")
+    folded = [fold(word) for _, words in found for word in words]
+    for word in sorted({word for word in folded if folded.count(word) > 1}):
+        table.fault(f'{table.spelled("words")}: "{word[:60]}" stands for two values; choose one.', "words")
+    return found
 
 
 def read_default(table: RecipeTable, options: TypeOptions) -> Any:

@@ -17,15 +17,19 @@ from itertools import islice
 from typing import Any
 
 import msgspec
+from turbohtml import Document, Element
 
 from ..errors import ParseFailed
 from ..extract.media import Media
 from ..parse.page import Page
 from ..parse.selectors import Selector
+from .labels import LabelIndex
 from .model import RecipeSource, SourceKind
 
 MOST = 10_000  # values from one source in one part
 _JSON_START = re.compile(r"[{\[]")
+_DIGITS = re.compile(r"\d+")
+_WHOLE = re.compile(r"(\d)[.,]?(?=\D*$)")
 _NEAR = 1000  # JSON must begin within this many characters after its mark
 _DECODER = json.JSONDecoder(strict=False)
 NOTHING = msgspec.UNSET
@@ -48,7 +52,7 @@ class PageView:
         return self.once("json", self._read_json)
 
     def _read_json(self) -> Any:
-        if self.page.media in (Media.HTML, Media.XML, Media.BINARY):
+        if self.page.media in (Media.HTML, Media.XML, Media.DOCUMENT, Media.BINARY):
             return NOTHING
         try:
             return self.page.json()
@@ -93,6 +97,10 @@ def find(source: RecipeSource, part: PagePart, *, all_count: bool = True) -> lis
     Raises ParseFailed for more values than the limit, and for JSON that is too deep to be searched.
     """
     found = _values_at(source, part)
+    if source.cents is not None:
+        found = _with_cents(found, source.cents.selector, part)
+    if source.before or (source.after and source.kind is not SourceKind.JSON):
+        found = (text for value in found if (text := between(_plain(value), source.after, source.before)))
     pattern = source.regex
     if pattern is not None and source.kind is not SourceKind.REGEX:
         found = (match for value in found for match in _matches(pattern, _plain(value)))
@@ -125,6 +133,8 @@ def _values_at(source: RecipeSource, part: PagePart) -> Iterator[Any]:
             document = part.view.json_after(source.after) if source.after else part.view.json()
         if document is not NOTHING:
             yield from _json_values(source, document)
+    elif kind is SourceKind.LABEL:
+        yield from _labelled(source, part)
     elif kind is SourceKind.REGEX and source.regex is not None:
         yield from _matches(source.regex, _text_of(part))
     elif kind is SourceKind.STRUCTURED:
@@ -150,6 +160,44 @@ def _selected(source: RecipeSource, part: PagePart) -> list[Selector]:
         return list(part.element.css(selector) if part.element is not None else part.view.page.css(selector))
     expression = source.xpath or "."
     return list((part.element or part.view.page.selector).xpath(expression))
+
+
+def _labelled(source: RecipeSource, part: PagePart) -> Iterator[Any]:
+    """What stands beside the label, in the elements of `css` or in the whole part."""
+    if part.node is not NOTHING:
+        return
+    if source.css is not None:
+        for scope in _selected(source, part):
+            if isinstance(scope.root, Element):
+                yield from LabelIndex(scope.root).beside(source.label)
+        return
+    root = part.element.root if part.element is not None else part.view.page.tree
+    if part.element is None and isinstance(root, Document):
+        yield from part.view.once("labels", lambda: LabelIndex(root)).beside(source.label)
+    elif isinstance(root, Element):
+        yield from part.view.once(f"labels {root.css_path()}", lambda: LabelIndex(root)).beside(source.label)
+
+
+def _with_cents(found: Iterator[Any], selector: str, part: PagePart) -> Iterator[Any]:
+    """Prices whose cents are another element: "12" and "99"."""
+    cents = part.element.css(selector) if part.element is not None else part.view.page.css(selector)
+    digits = _DIGITS.search(cents.text if cents else "")
+    for value in found:
+        text = _plain(value).strip()
+        number = _WHOLE.search(text)
+        if number is None or digits is None:
+            if text:
+                yield text
+        else:
+            yield f"{text[: number.end(1)]}.{digits[0]}{text[number.end() :]}"
+
+
+def between(text: str, after: str, before: str) -> str:
+    """The part of the text behind `after` and in front of `before`; "" if one of them is not there."""
+    _, found, rest = text.partition(after) if after else ("", " ", text)
+    if found and before:
+        rest, found, _ = rest.partition(before)
+    return rest.strip() if found else ""
 
 
 def _inside(source: RecipeSource, selected: list[Selector]) -> Iterator[Any]:

@@ -7,13 +7,14 @@ spider is a hash of the recipe's text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
 
 from ..errors import ParseFailed
+from ..model.healing import FILE
 from ..model.item import Item, item_key
 from ..model.task import DEFAULT_KIND, Request
 from ..parse.page import Page
@@ -37,6 +38,7 @@ class RecipeSpider(Spider):
     name = "recipe"
     quality_rules: Sequence[ItemStep] = (unread,)
     recipe: ClassVar[Recipe]
+    rules_version: ClassVar[int] = FILE  # of the healed rules above those of the file (overlay.py)
     _shapes: ClassVar[dict[str, Shape]] = {}
     _source_text: ClassVar[str] = ""  # what spider_version hashes
 
@@ -46,8 +48,9 @@ def remember(page: Page, taken: Sequence[TakenItem]) -> None:
     page._unread = {item_key(one.item): faults for one in taken if (faults := one.faults())}
 
 
-def spider_of(recipe: Recipe) -> type[RecipeSpider]:
-    """The spider class of a recipe."""
+def spider_of(recipe: Recipe, healed: Mapping[str, Mapping[str, int]] | None = None) -> type[RecipeSpider]:
+    """The spider class of a recipe. `healed` are, by page kind, the fields with healed rules and their versions."""
+    healed = healed or {}
     politeness = recipe.politeness
     namespace: dict[str, Any] = {
         "__doc__": recipe.summary,
@@ -56,7 +59,9 @@ def spider_of(recipe: Recipe) -> type[RecipeSpider]:
         "recipe": recipe,
         "_source_text": recipe.text,
         "_shapes": {
-            kind.name: shape_of(kind.item, kind.fields, kind.key) for kind in recipe.kinds.values() if kind.item
+            kind.name: shape_of(kind.item, kind.fields, kind.key, healed.get(kind.name))
+            for kind in recipe.kinds.values()
+            if kind.item
         },
         "start_urls": recipe.start,
         "_start_requests": _start_requests(recipe),

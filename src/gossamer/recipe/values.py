@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import turbohtml
@@ -24,8 +25,9 @@ import turbohtml
 from ..errors import InvalidUrl
 from ..extract.dates import moment_of
 from ..extract.links import make_absolute
-from ..extract.numbers import first_number
-from ..model.money import Money
+from ..extract.numbers import nth_number
+from ..model.currencies import SHARED
+from ..model.money import Money, first_price, prices_in
 from ..model.url import parse_url
 from ..parse.page import Page
 from ..parse.selectors import Selector
@@ -51,19 +53,19 @@ def type_phrase(kind: FieldType) -> str:
 def value_of(raw: Any, options: TypeOptions, page: Page | None) -> Any:
     """The found value converted to the type; None if it has no text. Raises UnreadableValue."""
     kind = options.single
-    if taken_as_is(raw, kind):
+    if taken_as_is(raw, kind) and options.scale is None:
         return raw
     if isinstance(raw, int | float | Decimal) and not isinstance(raw, bool):
         number = _exact(raw)
         match kind:
             case FieldType.INT:
-                return _whole(format(number, "f"))
+                return _whole(format(_scaled(number, options), "f"))
             case FieldType.DECIMAL:
-                return number
+                return _scaled(number, options)
             case FieldType.FLOAT:
-                return _finite(number)
+                return _finite(_scaled(number, options))
             case FieldType.MONEY:
-                return Money(number, options.currency or "")
+                return Money(_scaled(number, options), options.currency or "")
             case FieldType.BOOL if number in (0, 1):
                 return number == 1
     text = text_of(raw, options, page).strip()
@@ -132,6 +134,8 @@ def _markdown(root: turbohtml.Node, page: Page) -> str:
 def read(text: str, options: TypeOptions, page: Page | None) -> Any:
     """The text as a value of the type. Relative addresses are resolved against the page. Raises UnreadableValue."""
     match options.single:
+        case FieldType.TEXT if options.words:
+            return _worded(text, options.words)
         case FieldType.TEXT:
             return " ".join(text.split()) if "\n" not in text.strip() else text.strip()
         case FieldType.HTML:
@@ -179,12 +183,36 @@ def _markdown_of(html: str) -> str:
 
 def _number(text: str, options: TypeOptions) -> str:
     try:
-        number = first_number(text, options.decimal)
+        number = nth_number(text, options.nth, options.decimal)
     except ValueError as error:
         raise UnreadableValue(f"and {error}") from error
     if number is None:
-        raise UnreadableValue(f"in which there is no {options.single}")
-    return number
+        raise UnreadableValue(f"in which there is no {_ordinal(options)}{options.single}")
+    return number if options.scale is None else format(_scaled(Decimal(number), options), "f")
+
+
+def _ordinal(options: TypeOptions) -> str:
+    return f"{options.nth}. " if options.nth > 1 else ""
+
+
+def _scaled(number: Decimal, options: TypeOptions) -> Decimal:
+    """The number in the unit of the field, without needless zeros."""
+    if options.scale is None:
+        return number
+    scaled = number * options.scale
+    return Decimal(format(scaled.normalize(), "f")) if options.single is not FieldType.MONEY else scaled
+
+
+def _worded(text: str, words: tuple[tuple[str, tuple[str, ...]], ...]) -> str:
+    """The value whose words the text has: the whole text first, else the longest of them."""
+    folded = fold(text[:_LONGEST_TEXT])
+    for value, spellings in words:
+        if any(fold(word) == folded for word in spellings):
+            return value
+    ranked = sorted(((_longest(folded, spellings), value) for value, spellings in words), reverse=True)
+    if not ranked[0][0] or (len(ranked) > 1 and ranked[0][0] == ranked[1][0]):
+        raise UnreadableValue("which has none of the `words`, or several of them")
+    return ranked[0][1]
 
 
 def _whole(number: str) -> int:
@@ -197,10 +225,18 @@ def _whole(number: str) -> int:
 
 
 def _money(text: str, options: TypeOptions) -> Money:
-    found = Money.parse(text, options.currency)
+    found = first_price(text, options.currency) if options.nth == 1 else _nth_price(text, options)
     if found is None:
-        raise UnreadableValue("in which there is no price")
-    return found
+        raise UnreadableValue(f"in which there is no {_ordinal(options)}price")
+    amount, currency, sign = found
+    if options.currency and sign in SHARED and currency != options.currency:
+        raise UnreadableValue(f"whose sign {sign} is not one of {options.currency}, which the recipe declares")
+    return Money(amount if options.scale is None else _scaled(amount, options), currency)
+
+
+def _nth_price(text: str, options: TypeOptions) -> tuple[Decimal, str, str] | None:
+    prices = islice(prices_in(text, options.currency), options.nth - 1, options.nth)
+    return next(((one.amount, one.currency or options.currency or "", one.sign) for one in prices), None)
 
 
 def _url(text: str, page: Page | None) -> str:

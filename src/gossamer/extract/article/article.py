@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import turbohtml
 
-from ..metadata import Metadata
+from ...model.page_content import WHOLE, ContentParts
+from ..metadata import Metadata, title_parts
 from .content import LONGEST, markdown_of, text_of, whole_markdown
 from .kind import KindOfPage, kind_of
 from .likelihood import MOST_LINES, holds_the_text, likelihoods, strike_unlikely, without_asides
 from .main_content import choose, fold_title, strike_extras
 from .outline import Outline, is_huge, outline_of
+from .parts import apply_parts
 from .traits import Survey
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def article_of(page: Markup) -> Article | None:
         return None
     return Article(
         url=facts.canonical or page.url,
-        title=_title(facts, content.heading if content is not None else None),
+        title=facts.title,
         text=text,
         markdown=markdown,
         authors=facts.authors,
@@ -91,10 +93,10 @@ def article_of(page: Markup) -> Article | None:
     )
 
 
-def main_text(page: Markup, *, titled: bool = False) -> str:
+def main_text(page: Markup, *, titled: bool = False, parts: ContentParts = WHOLE) -> str:
     """The text of the page's main content, without menus and margins; "" for a page without prose. With `titled`, the
-    title stands before the text of an article too, as in Markdown."""
-    content = _MainContent.in_page(page)
+    title stands before the text of an article too, as in Markdown. `parts` are taken or left out as a whole."""
+    content = _MainContent.in_page(page, parts=parts)
     text = content.text() if content is not None else ""
     if len(text) < _SHORT and (stated := _stated_body(text, page.metadata())):
         text = _from_json_ld(stated)[0]
@@ -103,15 +105,15 @@ def main_text(page: Markup, *, titled: bool = False) -> str:
     return text
 
 
-def markdown(page: Markup) -> str:
+def markdown(page: Markup, parts: ContentParts = WHOLE) -> str:
     """The main content as Markdown, its title first; the whole page where no part stands out. Of a page with more than
     MOST_NODES nodes the text alone."""
     tree = page.tree
     if tree is None:
         return ""
-    content = _MainContent.in_page(page)
-    if content is None or len(content.text()) < _LEAST:
-        huge = tree.root is not None and is_huge(tree.root, len(page.body))
+    content = _MainContent.in_page(page, parts=parts)
+    if content is None or (not content.chosen and len(content.text()) < _LEAST):
+        huge = page.document is None and tree.root is not None and is_huge(tree.root, len(page.body))
         return _whole_text(tree) if huge else whole_markdown(tree, page.urljoin(""))
     text = content.markdown(page)
     return f"# {content.heading}\n\n{text}" if content.heading and not content.titled else text
@@ -124,8 +126,11 @@ def _whole_text(tree: turbohtml.Document) -> str:
 
 class _MainContent:
     """The main content of a page: the element `top` without what the outline has struck out; `heading` is the title
-    as the page shows it, `titled` tells whether it is part of the text.
+    as the page shows it, `titled` tells whether it is part of the text, `chosen` whether parts of it were chosen: then
+    it may be short.
     """
+
+    chosen = False
 
     def __init__(self, outline: Outline, top: int, heading: str | None, titled: bool) -> None:
         self._outline = outline
@@ -134,12 +139,24 @@ class _MainContent:
         self.titled = titled
 
     @classmethod
-    def in_page(cls, page: Markup, facts: Metadata | None = None) -> _MainContent | None:
+    def in_page(cls, page: Markup, facts: Metadata | None = None, parts: ContentParts = WHOLE) -> _MainContent | None:
+        if page.document is not None and page.tree is not None and page.tree.root is not None:
+            outline = outline_of(page.tree.root)  # all of a document is its content
+            return cls(outline, 0, _heading(outline, _titles(page, facts)), _shows_title(outline))
         survey = survey_of(page)
         if survey is None:
             return None
-        outline, winner, titles = survey.outline, survey.winner, _titles(page, facts)
-        kind = kind_of(page, survey)
+        kind, given = kind_of(page, survey), bytes(survey.outline.struck)
+        content = cls._read(survey, kind, _titles(page, facts))
+        if content is not None and parts.chooses:
+            shown = len(content.text()) >= _LEAST
+            content._top = apply_parts(survey, kind, content._top, given, parts)
+            content.chosen = shown or len(content.text()) >= _LEAST
+        return content
+
+    @classmethod
+    def _read(cls, survey: Survey, kind: KindOfPage, titles: frozenset[str]) -> _MainContent | None:
+        outline, winner = survey.outline, survey.winner
         likely = likelihoods(survey) if len(survey.lines) <= MOST_LINES else None
         if winner is not None and (likely is None or kind.all.get("article", 0.0) >= _PERHAPS):
             given = bytes(outline.struck)
@@ -181,22 +198,14 @@ def kind_of_page(page: Markup) -> KindOfPage:
     return kind_of(page, survey) if survey is not None else KindOfPage()
 
 
-def _title(facts: Metadata, heading: str | None) -> str | None:
-    """The heading that readers see, if the metadata of the page confirms it; else the title in the metadata."""
-    said = [title for title in (facts.headline, facts.title) if title]
-    if heading and any(fold_title(heading) in fold_title(title) for title in said):
-        return heading
-    return facts.headline or heading or facts.title
-
-
 def _titles(page: Markup, facts: Metadata | None) -> frozenset[str]:
     """All titles that the page states, folded, each with and without the name of the site behind it."""
     given = [page.title or ""]
     if facts is not None:
-        given += [facts.title or "", facts.headline or ""]
+        given += [facts.page_title or "", facts.headline or ""]
     else:
         given.append(next((tag.content for tag in page.facts.metas if tag.property == "og:title"), ""))
-    parts = [part for title in given for part in (title, *re.split(r"\s[|–—·»:-]\s", title[:1000]))]
+    parts = [part for title in given for part in title_parts(title)]
     return frozenset(filter(None, map(fold_title, parts)))
 
 

@@ -201,7 +201,7 @@ def content_markdown(page: Markup, content: PageContent = WHOLE) -> str:
     if page.tree is None:
         return ""
     if content.only_main and not (content.include or content.exclude):
-        return page.markdown()
+        return page.markdown(**content.parts())
     if content == PageContent(only_main=False):
         return whole_markdown(page.tree, page.urljoin(""))
     return "\n\n".join(filter(None, (written_markdown(part, page.urljoin("")) for part in _parts(page, content))))

@@ -23,7 +23,7 @@ from .traits import GROUP_BITS, PRICE, Survey, limits_reached
 
 if TYPE_CHECKING:
     from ..markup import Markup
-    from ..structured.facts import PageFacts
+    from ..structured.facts import StatedFacts
 
 OTHER = "other"
 
@@ -174,7 +174,7 @@ def _of_address(url: str) -> list[str]:
     return names
 
 
-def _of_head(facts: PageFacts, tree: Document) -> list[str]:
+def _of_head(facts: StatedFacts, tree: Document) -> list[str]:
     names = []
     kinds = {kind for thing in facts.json_ld_things for kind in thing.types}
     for element in tree.select("[itemtype]")[:_MOST]:

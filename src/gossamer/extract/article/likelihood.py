@@ -16,6 +16,7 @@ from math import exp
 from .kind import CONTENT, KindOfPage
 from .main_content import strike_lines
 from .outline import HEADINGS, LONGEST_NAMES, Outline, Paragraph
+from .parts import CARDS_HEADING, REVIEWS_HEADING
 from .traits import GROUP_BITS, NAMES, Survey, traits_of
 
 MOST_LINES = 20_000
@@ -52,21 +53,6 @@ _BESIDE_ENTRY = re.compile(
     re.IGNORECASE,
 )
 _DIALOGS = frozenset(("alertdialog", "dialog"))  # roles
-# Headings of what buyers wrote, and of other products, in the languages of many shops.
-_NOT_ITS_OWN = re.compile(
-    r"^\W*(?:\d+ )?(?:(?:customer|product|user|verified|global|top) )*(?:reviews?|ratings?|testimonials)\b"
-    r"|write a review|what (?:people|customers|our customers|others) (?:are saying|say|think)|\bavis\b|bewertungen"
-    r"|rezensionen|opiniones|reseñas|recensioni|beoordelingen|avaliações|opinie o|recenze|отзывы"
-    r"|レビュー|评价|評價|리뷰"
-    r"|you (?:may|might|could) (?:also|like)|you.ll (?:also )?love|also (?:like|bought|viewed|love|purchased)"
-    r"|related (?:products|items|articles|posts)|similar (?:items|products)|recommended|recommendations|customers who"
-    r"|people also|frequently bought|bought together|more (?:from|like this|to consider|items|products)"
-    r"|complete (?:the|your) (?:look|set)|pairs? (?:well )?with|recently viewed|shop (?:the|our|by|all)"
-    r"|explore (?:more|our)|best ?sellers|featured products|trending|add-?ons|accessories$|sponsored"
-    r"|produits (?:similaires|associés)|vous aimerez|ähnliche|kunden kauften|das könnte|productos relacionados"
-    r"|prodotti correlati|gerelateerde|produtos relacionados|podobne produkty|с этим товаром|похожие|関連商品|相关商品",
-    re.IGNORECASE,
-)
 
 
 def likelihoods(survey: Survey) -> list[float]:
@@ -177,12 +163,16 @@ def _without_sections(survey: Survey, likely: list[float]) -> list[float]:
     for one, found in zip(survey.lines, likely, strict=True):
         rank = _rank(outline, one.block)
         if rank is not None:
-            if rank > 1 and one.letters <= _LONGEST_HEADING and _NOT_ITS_OWN.search(one.text(nothing)):
+            if rank > 1 and one.letters <= _LONGEST_HEADING and _is_not_its_own(one.text(nothing)):
                 below = rank if below is None else min(rank, below)
             elif below is not None and rank <= below:
                 below = None
         told.append(found if below is None else 0.0)
     return told
+
+
+def _is_not_its_own(heading: str) -> bool:
+    return (REVIEWS_HEADING.search(heading) or CARDS_HEADING.search(heading)) is not None
 
 
 def _rank(outline: Outline, element: int) -> int | None:

@@ -183,7 +183,7 @@ def limits_reached(steps: dict[str, tuple[float, ...]], name: str, value: float)
 
 
 @lru_cache(maxsize=16_384)
-def _groups_of(names: str) -> int:
+def groups_of(names: str) -> int:
     groups = 0
     for word in NAME_WORD.findall(names):
         groups |= _WORDS.get(word.lower(), 0)
@@ -217,7 +217,7 @@ class Places:
                 css = element.attr("class") or ""
                 names = " ".join((css, element.attr("id") or "", role, element.attr("itemprop") or ""))
                 if tag not in ("html", "body"):
-                    own[number] = _groups_of(names[:LONGEST_NAMES])
+                    own[number] = groups_of(names[:LONGEST_NAMES])
                 tags |= _TAG_BITS.get(_ROLES.get(role, ""), 0)
                 if is_hidden(element):
                     tags |= _HIDDEN_BIT

@@ -7,7 +7,7 @@ details.py.
 """
 
 from .availability import Availability
-from .claims import FoundValue, Source
+from .claims import ClaimSource, FoundValue
 from .product import Product, product_of
 
-__all__ = ["Availability", "FoundValue", "Product", "Source", "product_of"]
+__all__ = ["Availability", "ClaimSource", "FoundValue", "Product", "product_of"]

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from turbohtml import Document, Element
 
-from .claims import Claim, Claims, Source
+from .claims import Claim, Claims, ClaimSource
 from .visible_page import Place, VisiblePage, names_of, text_of, with_parents
 
 
@@ -237,11 +237,11 @@ def claim_stock(claims: Claims, visible: VisiblePage, *, button: bool, form: boo
     if said is not None and button != gone:
         _distrust(claims, _CONTRADICTED.get(said[0], frozenset()))
     if said is not None:
-        claims.add("availability", said[0], Source.PAGE, said[1] * (0.75 if gone and button else 1.0))
+        claims.add("availability", said[0], ClaimSource.PAGE, said[1] * (0.75 if gone and button else 1.0))
     if button or form:
-        claims.add("availability", Availability.IN_STOCK, Source.PAGE, 0.5 if button else 0.2 if gone else 0.4)
+        claims.add("availability", Availability.IN_STOCK, ClaimSource.PAGE, 0.5 if button else 0.2 if gone else 0.4)
     elif has_price and not gone:
-        claims.add("availability", Availability.IN_STOCK, Source.PAGE, 0.3)
+        claims.add("availability", Availability.IN_STOCK, ClaimSource.PAGE, 0.3)
     return said is not None
 
 

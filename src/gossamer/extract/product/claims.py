@@ -21,7 +21,7 @@ _SUREST = 0.99
 _MARKS = re.compile(r"[\W_]+")
 
 
-class Source(StrEnum):
+class ClaimSource(StrEnum):
     """The part of the page in which a value was found."""
 
     JSON_LD = "json-ld"
@@ -43,7 +43,7 @@ class FoundValue(msgspec.Struct, frozen=True):
 
 class Claim(NamedTuple):
     value: Any  # of the type of the product's field
-    source: Source
+    source: ClaimSource
     confidence: float
 
 
@@ -53,9 +53,9 @@ class Claims:
     __slots__ = ("_by_field",)
 
     def __init__(self) -> None:
-        self._by_field: dict[str, dict[tuple[Source, object], Claim]] = {}
+        self._by_field: dict[str, dict[tuple[ClaimSource, object], Claim]] = {}
 
-    def add(self, field: str, value: object, source: Source, confidence: float) -> None:
+    def add(self, field: str, value: object, source: ClaimSource, confidence: float) -> None:
         """Add a claim. None, an empty text and an empty tuple are ignored."""
         if value is None or value == "" or value == ():
             return

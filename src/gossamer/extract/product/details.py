@@ -13,7 +13,7 @@ from turbohtml import Document, Element
 
 from ..numbers import count_of
 from ..structured.things import plain_text
-from .claims import Claims, Source
+from .claims import Claims, ClaimSource
 from .identity import PageIdentity
 from .visible_page import Place, TextRun, VisiblePage, names_of, text_of, with_parents
 
@@ -72,16 +72,16 @@ def claim_details(claims: Claims, visible: VisiblePage, identity: PageIdentity) 
         start = visible.runs[visible.starts[0]]
         heading = start.element.closest("h1, h2, h3")
         text = text_of(heading, 400) if heading is not None else start.text
-        claims.add("title", plain_text(text if len(text) <= 300 else start.text, 400), Source.PAGE, 0.6)
+        claims.add("title", plain_text(text if len(text) <= 300 else start.text, 400), ClaimSource.PAGE, 0.6)
     elif identity.headings:
-        claims.add("title", identity.headings[0], Source.PAGE, 0.4)
-    claims.add("title", identity.page_title, Source.META, 0.2)
+        claims.add("title", identity.headings[0], ClaimSource.PAGE, 0.4)
+    claims.add("title", identity.page_title, ClaimSource.META, 0.2)
     if not claims.of("breadcrumbs"):
-        claims.add("breadcrumbs", _breadcrumbs(visible.tree, claims), Source.PAGE, 0.6)
+        claims.add("breadcrumbs", _breadcrumbs(visible.tree, claims), ClaimSource.PAGE, 0.6)
     if not claims.of("rating"):
         _claim_stars(claims, visible)
     if not claims.of("images"):
-        claims.add("images", _pictures(visible.tree, identity), Source.PAGE, 0.4)
+        claims.add("images", _pictures(visible.tree, identity), ClaimSource.PAGE, 0.4)
 
 
 def _breadcrumbs(tree: Document, claims: Claims) -> tuple[str, ...]:
@@ -124,12 +124,12 @@ def _claim_stars(claims: Claims, visible: VisiblePage) -> None:
     if told is None:
         return
     at, stars, text = told
-    claims.add("rating", stars, Source.PAGE, 0.6)
+    claims.add("rating", stars, ClaimSource.PAGE, 0.6)
     for near in (text, *(run.text for run in visible.runs[at : at + 6])):
         found = _COUNT.search(near) if len(near) <= _LONGEST else None
         count = count_of(found[1]) if found is not None else None
         if count is not None:
-            claims.add("review_count", count, Source.PAGE, 0.55)
+            claims.add("review_count", count, ClaimSource.PAGE, 0.55)
             return
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from turbohtml import Element
 
 from ..structured.things import plain_text
-from .claims import Claims, Source
+from .claims import Claims, ClaimSource
 from .identity import PageIdentity, looks_like_number
 from .visible_page import Place, VisiblePage, names_of
 
@@ -117,7 +117,23 @@ _BRAND_PAGE = re.compile(
     r"znack[ay]|vyrobc[ei]|brend\w{0,2}|stores?/[^/]{1,60}/page)/[^/]",
     re.IGNORECASE,
 )
-_STORE = re.compile(r"visit the (.{2,40}) store", re.IGNORECASE)
+_STORE = re.compile(
+    r"(?:visit|shop|explore|discover) the (?P<en>.{2,40}) (?:brand )?store"
+    r"|(?:visiter|découvrir) la boutique (?P<fr>.{2,40})|besuche(?:n sie)? den (?P<de>.{2,40})[- ]store"
+    r"|visitar? la tienda (?:de )?(?P<es>.{2,40})|visita lo store (?:di )?(?P<it>.{2,40})"
+    r"|visit[ae] a loja (?:d[aeo] )?(?P<pt>.{2,40})",
+    re.IGNORECASE,
+)
+# The start of a link to more of a brand, whose name follows.
+_MORE_OF = re.compile(
+    r"(?:(?:see|show|view|shop) (?:all|more)|(?:all|more|other) (?:products|items|articles))"
+    r" (?:products |items )?(?:from|by|of)(?: the)?(?: brand)?(?: ?:)? "
+    r"|(?:mehr|alles?|weitere) (?:artikel |produkte )?(?:von )?(?:der )?marke(?: ?:)? "
+    r"|ver (?:mais|más|todos)(?: \w+){0,3} d[ae](?: la)? marca(?: ?:)? "
+    r"|voir (?:plus|tous)(?: \w+){0,3} de la marque(?: ?:)? "
+    r"|vedi (?:altri|tutti)(?: \w+){0,3} (?:del marchio|della marca)(?: ?:)? ",
+    re.IGNORECASE,
+)
 _SKU_ATTRIBUTES = ("data-sku", "data-product-sku", "data-product_sku", "data-product-code", "data-item-number")
 _BRAND_NAMES = re.compile(r"(?<![a-z])(?<!navbar-)brand(?!ing|ed|s)|manufacturer|(?<![a-z])vendor", re.IGNORECASE)
 _BARE_NUMBER = re.compile(r"(?:[^\W\d_]{1,20}[\s.:#°№-]{1,4}){0,3}((?=[^\s]*\d)[A-Za-z0-9][\w./-]{2,30})\W{0,2}")
@@ -192,7 +208,7 @@ def _claim_labelled(claims: Claims, field: str, rest: str, share: float, identit
     if field == "brand":
         rest = rest.strip(_MARKS.replace(".", ""))
         if 2 <= len(rest) <= 40 and (clear or not rest[0].isdigit()) and rest.count(" ") <= 4:
-            claims.add("brand", rest, Source.PAGE, 0.6 * share)
+            claims.add("brand", rest, ClaimSource.PAGE, 0.6 * share)
         return 0
     rest = rest.strip(_MARKS)
     match = _NUMBER.match(rest)
@@ -200,10 +216,10 @@ def _claim_labelled(claims: Claims, field: str, rest: str, share: float, identit
     if not any(char.isdigit() for char in number) or len(number) < 3:
         return 0
     if field == "gtin":
-        claims.add("gtin", gtin_of(rest), Source.PAGE, 0.75 * share)
+        claims.add("gtin", gtin_of(rest), ClaimSource.PAGE, 0.75 * share)
         return 1 if gtin_of(rest) else 0
     named = identity.names_number(number)
-    claims.add(field, number, Source.PAGE, 0.9 * max(share, 0.8) if named else 0.8 * share)
+    claims.add(field, number, ClaimSource.PAGE, 0.9 * max(share, 0.8) if named else 0.8 * share)
     return 1 if share > 0.4 else 0
 
 
@@ -220,20 +236,29 @@ def claim_named(claims: Claims, visible: VisiblePage, identity: PageIdentity) ->
         called = _field_named(names_of(run.element))
         store = _STORE.fullmatch(text)
         if store is not None or (not called and _leads_to_brand(run.element)):
-            called, text = "brand", store[1] if store is not None else text
+            called, text = "brand", brand_in_link(text)
         if not called or visible.place(run.element) & Place.OTHERS or visible.of_another(run.element):
             continue
         if called == "brand":
             distance = visible.distance(at)
             close = distance is not None and -8 <= distance <= 30
             if close and len(text) <= 30 and text.casefold() not in _FIELDS and text.count(" ") <= 3:
-                claims.add("brand", plain_text(text), Source.PAGE, 0.45)
+                claims.add("brand", plain_text(text), ClaimSource.PAGE, 0.45)
             continue
         match = _BARE_NUMBER.fullmatch(text)
         if match is not None:
-            claims.add("sku", match[1], Source.PAGE, 0.85 if identity.names_number(match[1]) else 0.7)
+            claims.add("sku", match[1], ClaimSource.PAGE, 0.85 if identity.names_number(match[1]) else 0.7)
             count += 1
     return count
+
+
+def brand_in_link(text: str) -> str:
+    """The brand in the text of a link to its store or to more of it; any other text as it is."""
+    store = _STORE.fullmatch(text)
+    if store is not None:
+        return next(name for name in store.groups() if name)
+    more = _MORE_OF.match(text)
+    return text[more.end() :].strip() if more is not None else text
 
 
 def _leads_to_brand(element: Element) -> bool:
@@ -251,7 +276,7 @@ def claim_attributes(claims: Claims, visible: VisiblePage) -> None:
             values = (element.attr(name) or "" for name in _SKU_ATTRIBUTES)
             numbers |= {value.strip() for value in values if looks_like_number(value.strip())}
     if len(numbers) == 1:
-        claims.add("sku", numbers.pop(), Source.PAGE, 0.6)
+        claims.add("sku", numbers.pop(), ClaimSource.PAGE, 0.6)
 
 
 @lru_cache(maxsize=4096)
@@ -287,7 +312,7 @@ def claim_address(claims: Claims, identity: PageIdentity, source: bytes) -> int:
                 plain += 1
         sure = 0.62 if telling >= 2 else 0.55 if telling else 0.4 if plain >= 2 else 0.3 if plain else 0.15
         confirmed += telling > 0
-        claims.add("sku", number, Source.ADDRESS, sure - 0.02 * rank)
+        claims.add("sku", number, ClaimSource.ADDRESS, sure - 0.02 * rank)
         if telling >= 2:
             break  # the other numbers are less likely
     return confirmed

@@ -9,7 +9,7 @@ from turbohtml import Document, Element
 from ...model.money import Money, currency_code
 from ..structured.things import plain_text
 from .availability import availability_of
-from .claims import Claims, Source
+from .claims import Claims, ClaimSource
 from .identifiers import gtin_of
 from .identity import PageIdentity
 from .schema_org import claim_price, money_of
@@ -43,7 +43,7 @@ def claim_metas(claims: Claims, metas: dict[str, str], home: tuple[str, ...]) ->
     is_product = kind.rsplit(":", 1)[-1].rsplit(".", 1)[-1] in ("product", "item", "book")
     price = _first(metas, _PRICE)
     currency = _first(metas, _CURRENCY)
-    og = Source.OPEN_GRAPH
+    og = ClaimSource.OPEN_GRAPH
     money = money_of(price, currency, home) if price else None
     if money is not None and money.amount > 0:
         claim_price(claims, money, og, 0.75)
@@ -62,7 +62,7 @@ def claim_metas(claims: Claims, metas: dict[str, str], home: tuple[str, ...]) ->
     claims.add("title", plain_text(metas.get("og:title", ""), 400), og, 0.5)
     claims.add("description", plain_text(metas.get("og:description", ""), 1000), og, 0.5)
     claims.add("images", (metas["og:image"],) if metas.get("og:image") else (), og, 0.6)
-    claims.add("description", plain_text(metas.get("description", ""), 1000), Source.META, 0.4)
+    claims.add("description", plain_text(metas.get("description", ""), 1000), ClaimSource.META, 0.4)
     _claim_plain_names(claims, metas, currency, home)
     return is_product or bool(number)
 
@@ -71,19 +71,21 @@ def _claim_plain_names(claims: Claims, metas: dict[str, str], currency: str, hom
     price = _first(metas, _PLAIN_PRICE)
     money = money_of(price, currency or _first(metas, ("currency", "pricecurrency")), home) if price else None
     if money is not None and money.amount > 0:
-        claim_price(claims, money, Source.META, 0.6)
-    claims.add("sku", _first(metas, _PLAIN_SKU)[:80], Source.META, 0.5)
-    claims.add("brand", plain_text(_first(metas, ("brand", "product-brand", "manufacturer")), 100), Source.META, 0.5)
+        claim_price(claims, money, ClaimSource.META, 0.6)
+    claims.add("sku", _first(metas, _PLAIN_SKU)[:80], ClaimSource.META, 0.5)
+    claims.add(
+        "brand", plain_text(_first(metas, ("brand", "product-brand", "manufacturer")), 100), ClaimSource.META, 0.5
+    )
     for label, data in _LABELLED:
         said, value = metas.get(label, "").casefold(), metas.get(data, "")
         if any(word in said for word in ("price", "preis", "prix", "prezzo", "precio", "preço", "цена", "cena")):
             money = _shown_price(value, currency, home)
             if money is not None and money.amount > 0:
-                claims.add("price", money, Source.META, 0.5)
+                claims.add("price", money, ClaimSource.META, 0.5)
         elif "availab" in said:
-            claims.add("availability", availability_of(value), Source.META, 0.5)
+            claims.add("availability", availability_of(value), ClaimSource.META, 0.5)
         elif "brand" in said:
-            claims.add("brand", plain_text(value, 100), Source.META, 0.5)
+            claims.add("brand", plain_text(value, 100), ClaimSource.META, 0.5)
 
 
 def claim_loose_microdata(claims: Claims, tree: Document, identity: PageIdentity) -> bool:
@@ -104,13 +106,13 @@ def claim_loose_microdata(claims: Claims, tree: Document, identity: PageIdentity
             currency = stated["priceCurrency"][0] if "priceCurrency" in stated else ""
             price = (money_of if for_machines else _shown_price)(text, currency, identity.home)
             if price is not None:
-                claim_price(claims, price, Source.MICRODATA, 0.6)
+                claim_price(claims, price, ClaimSource.MICRODATA, 0.6)
             continue
         if field == "availability":
             value = availability_of(text)
         elif field == "gtin":
             value = gtin_of(text)
-        claims.add(field, value, Source.MICRODATA, 0.6)
+        claims.add(field, value, ClaimSource.MICRODATA, 0.6)
     return "price" in stated
 
 

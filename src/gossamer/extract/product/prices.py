@@ -16,7 +16,7 @@ from turbohtml import Element
 
 from ...model.currencies import CODES, SIGNS, SMALL_CODES
 from ...model.money import Money, PriceInText, first_price, prices_in
-from .claims import Claims, Source
+from .claims import Claims, ClaimSource
 from .visible_page import Place, VisiblePage, names_of, with_parents
 
 _BEFORE, _AFTER = 40, 160  # runs before and after a title searched for prices
@@ -150,15 +150,17 @@ def claim_prices(
     if best.points < 1:
         return False
     sure = 0.75 if best.points >= 6 else 0.65 if best.points >= 4.5 else 0.5 if best.points >= 3 else 0.35
-    claims.add("price", best.money, Source.PAGE, sure)
-    claims.add("currency", best.money.currency, Source.PAGE, sure * 0.9)
+    claims.add("price", best.money, ClaimSource.PAGE, sure)
+    claims.add("currency", best.money.currency, ClaimSource.PAGE, sure * 0.9)
     old = [
         each
         for each in candidates
         if (each.struck or each.old) and abs(each.at - best.at) <= _NEAR and each.money.amount > best.money.amount
     ]
     if old:
-        claims.add("regular_price", min(old, key=lambda each: abs(each.at - best.at)).money, Source.PAGE, sure * 0.8)
+        claims.add(
+            "regular_price", min(old, key=lambda each: abs(each.at - best.at)).money, ClaimSource.PAGE, sure * 0.8
+        )
     return best.points >= 2.5
 
 

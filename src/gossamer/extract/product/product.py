@@ -25,11 +25,11 @@ from turbohtml import Document
 from ...errors import InvalidUrl
 from ...model.money import Money
 from ..markup import Markup
-from ..structured.facts import PageFacts, named_metas
+from ..structured.facts import StatedFacts, named_metas
 from .availability import Availability, buy_buttons, claim_stock, has_buy_form
-from .claims import Claim, Claims, FoundValue, Source
+from .claims import Claim, Claims, ClaimSource, FoundValue
 from .details import claim_details
-from .identifiers import claim_address, claim_attributes, claim_labels, claim_named, without_label
+from .identifiers import brand_in_link, claim_address, claim_attributes, claim_labels, claim_named, without_label
 from .identity import PageIdentity
 from .meta_values import claim_loose_microdata, claim_metas
 from .prices import claim_prices
@@ -37,7 +37,7 @@ from .schema_org import claim_breadcrumbs, claim_loose_rating, claim_things
 from .scripts import claim_scripts
 from .visible_page import VisiblePage
 
-_SEEN = (Source.PAGE, Source.SCRIPT)
+_SEEN = (ClaimSource.PAGE, ClaimSource.SCRIPT)
 _SKU_IN_SCRIPT = re.compile(
     rb"""["']?\bsku["']?\s{0,3}:\s{0,3}(?:["']([A-Za-z0-9][A-Za-z0-9_./-]{2,40})["']|([0-9]{3,20})\b)"""
 )
@@ -99,9 +99,12 @@ def product_of(page: Markup) -> Product | None:
     return _product(claims, page)
 
 
-def _signs_in_data(claims: Claims, tree: Document, facts: PageFacts, identity: PageIdentity) -> float:
+def _signs_in_data(claims: Claims, tree: Document, facts: StatedFacts, identity: PageIdentity) -> float:
     verdicts: set[str] = set()
-    notations = ((Source.JSON_LD, facts.json_ld_things, 0.9), (Source.MICRODATA, facts.microdata_things, 0.85))
+    notations = (
+        (ClaimSource.JSON_LD, facts.json_ld_things, 0.9),
+        (ClaimSource.MICRODATA, facts.microdata_things, 0.85),
+    )
     for source, things, sure in notations:
         if things:
             verdicts.add(claim_things(claims, things, source, sure, identity))
@@ -109,7 +112,7 @@ def _signs_in_data(claims: Claims, tree: Document, facts: PageFacts, identity: P
             if not claims.of("rating"):
                 claim_loose_rating(claims, things, source, sure * 0.8, identity)
     loose = False
-    if not any(claim.source is Source.MICRODATA for claim in claims.of("price")):
+    if not any(claim.source is ClaimSource.MICRODATA for claim in claims.of("price")):
         loose = claim_loose_microdata(claims, tree, identity)
     if "product" in verdicts:
         return 3.0
@@ -195,7 +198,7 @@ def _check_brand(claims: Claims, identity: PageIdentity) -> None:
     names = [_squeezed(name) for name in identity.names]
 
     def checked(claim: Claim) -> Claim | None:
-        value = without_label(str(claim.value), "brand")
+        value = without_label(brand_in_link(str(claim.value)), "brand")
         squeezed = _squeezed(value)
         if not squeezed or squeezed.isdigit():
             return None
@@ -217,27 +220,27 @@ def _check_number(claims: Claims, identity: PageIdentity, source: bytes) -> None
         return Claim(text, claim.source, claim.confidence * (0.3 if phrase else 1.0))
 
     claims.revise("sku", checked)
-    labelled = [one for one in claims.of("sku") if one.source is Source.PAGE and one.confidence >= _SURE_LABEL]
+    labelled = [one for one in claims.of("sku") if one.source is ClaimSource.PAGE and one.confidence >= _SURE_LABEL]
     settled = claims.settle("sku")
     if (
         settled is not None
         and len(labelled) == 1
-        and settled.source != Source.PAGE.value
+        and settled.source != ClaimSource.PAGE.value
         and identity.names_number(str(settled.value))
         and not identity.names_number(str(labelled[0].value))
     ):
-        claims.add("sku", labelled[0].value, Source.PAGE, settled.confidence + 0.01)
+        claims.add("sku", labelled[0].value, ClaimSource.PAGE, settled.confidence + 0.01)
     if claims.surest("sku") < 0.5:
         found = _SKU_IN_SCRIPT.findall(source, 0, _MOST_SOURCE)
         numbers = {(quoted or bare).decode("ascii") for quoted, bare in found}
         if len(numbers) == 1:
-            claims.add("sku", numbers.pop(), Source.SCRIPT, 0.55)
+            claims.add("sku", numbers.pop(), ClaimSource.SCRIPT, 0.55)
 
 
 def _check_price(claims: Claims) -> None:
     settled = claims.settle("price")
-    seen = [one for one in claims.of("price") if one.source is Source.PAGE]
-    struck = {one.value.amount for one in claims.of("regular_price") if one.source is Source.PAGE}
+    seen = [one for one in claims.of("price") if one.source is ClaimSource.PAGE]
+    struck = {one.value.amount for one in claims.of("regular_price") if one.source is ClaimSource.PAGE}
     if settled is None or settled.value.amount not in struck:
         return
     if not any(one.value.amount < settled.value.amount and one.confidence >= 0.5 for one in seen):

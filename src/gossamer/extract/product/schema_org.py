@@ -15,7 +15,7 @@ from ...model.currencies import NO_DECIMALS, THREE_DECIMALS
 from ...model.money import Money, currency_code
 from ..structured.things import Thing, plain_text
 from .availability import Availability, availability_of
-from .claims import Claims, Source
+from .claims import Claims, ClaimSource
 from .identifiers import gtin_of
 from .identity import PageIdentity
 
@@ -36,7 +36,7 @@ _DEAREST = 10**15
 _OBTAINABLE = frozenset({Availability.IN_STOCK, Availability.LIMITED, Availability.ONLINE_ONLY})
 
 
-def claim_things(claims: Claims, things: list[Thing], source: Source, sure: float, identity: PageIdentity) -> str:
+def claim_things(claims: Claims, things: list[Thing], source: ClaimSource, sure: float, identity: PageIdentity) -> str:
     """Claim the data about the page's product. Return what the data describe: "product", "list" or "nothing"."""
     products = [thing for thing in things if not thing.others and _is_product(thing)]
     own, verdict = _own(products, identity)
@@ -63,7 +63,7 @@ def claim_things(claims: Claims, things: list[Thing], source: Source, sure: floa
     return "product"
 
 
-def claim_breadcrumbs(claims: Claims, things: list[Thing], source: Source, sure: float) -> None:
+def claim_breadcrumbs(claims: Claims, things: list[Thing], source: ClaimSource, sure: float) -> None:
     """Claim the longest list of breadcrumbs in the data."""
     best: tuple[str, ...] = ()
     for thing in things:
@@ -81,7 +81,7 @@ def claim_breadcrumbs(claims: Claims, things: list[Thing], source: Source, sure:
 
 
 def claim_loose_rating(
-    claims: Claims, things: list[Thing], source: Source, sure: float, identity: PageIdentity
+    claims: Claims, things: list[Thing], source: ClaimSource, sure: float, identity: PageIdentity
 ) -> None:
     """Claim a rating outside of the product, unless there are several that differ."""
     held = {id(rating) for thing in things for rating in thing.things("aggregaterating")}
@@ -158,7 +158,7 @@ def _best_variant(variants: list[Thing], identity: PageIdentity) -> Thing | None
 
 
 def _claim_plain(
-    claims: Claims, thing: Thing, source: Source, sure: float, identity: PageIdentity, number_sure: float = 1
+    claims: Claims, thing: Thing, source: ClaimSource, sure: float, identity: PageIdentity, number_sure: float = 1
 ) -> None:
     """Claim everything but the offers. The number of one variant among many is less sure to be the right one."""
     claims.add("title", plain_text(thing.text("name"), 400), source, sure)
@@ -183,7 +183,7 @@ def _claim_plain(
         _claim_rating(claims, rating, source, sure)
 
 
-def _claim_rating(claims: Claims, rating: Thing, source: Source, sure: float) -> None:
+def _claim_rating(claims: Claims, rating: Thing, source: ClaimSource, sure: float) -> None:
     """Claim the rating, brought to a scale of five, and the number of reviews."""
     value, best = rating.number("ratingvalue"), rating.number("bestrating")
     if value is not None:
@@ -216,7 +216,7 @@ def _choose_offer(offers: list[Thing], identity: PageIdentity) -> Thing | None:
 
 
 def _claim_offers(
-    claims: Claims, chosen: Thing | None, offers: list[Thing], source: Source, sure: float, home: tuple[str, ...]
+    claims: Claims, chosen: Thing | None, offers: list[Thing], source: ClaimSource, sure: float, home: tuple[str, ...]
 ) -> None:
     """Claim the chosen offer's price, and whether any of the offers is available."""
     if chosen is None:
@@ -290,7 +290,7 @@ def money_of(value: object, currency: str, home: tuple[str, ...] = ()) -> Money 
     return money if money is not None and 0 <= money.amount < _DEAREST else None
 
 
-def claim_price(claims: Claims, price: Money, source: Source, sure: float) -> None:
+def claim_price(claims: Claims, price: Money, source: ClaimSource, sure: float) -> None:
     """Claim a price that data state. "1.299" may be a careless shop's thousand: then the visible price decides."""
     amount = price.amount
     if _decimals(amount) == 3 and 1 <= amount < 1000 and price.currency not in THREE_DECIMALS:

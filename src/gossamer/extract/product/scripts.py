@@ -16,7 +16,7 @@ from turbohtml import Document
 from ..structured.lenient_json import read_json, read_literal
 from ..structured.things import plain_text
 from .availability import Availability, availability_of
-from .claims import Claims, Source
+from .claims import Claims, ClaimSource
 from .identifiers import gtin_of
 from .identity import PageIdentity
 from .schema_org import claim_price, money_of
@@ -150,24 +150,24 @@ def _claim(claims: Claims, node: dict[str, Any], identity: PageIdentity) -> bool
     if isinstance(price, str | int | float | Decimal) and not isinstance(price, bool):
         money = money_of(price.strip()[:40] if isinstance(price, str) else price, currency, identity.home)
         if money is not None and 0 < money.amount < 10_000_000:
-            claim_price(claims, money, Source.SCRIPT, 0.6 * sure)
+            claim_price(claims, money, ClaimSource.SCRIPT, 0.6 * sure)
             said = True
     brand = _first(keys, _BRAND)
     if isinstance(brand, dict):
         brand = next((value for name, value in brand.items() if str(name).lower() in ("name", "label", "title")), None)
     if isinstance(brand, str):
-        claims.add("brand", plain_text(brand, 60), Source.SCRIPT, 0.6 * sure)
+        claims.add("brand", plain_text(brand, 60), ClaimSource.SCRIPT, 0.6 * sure)
     number = _text(keys, _NUMBER)
     if number and any(char.isdigit() for char in number) and len(number) <= 40:
-        claims.add("sku", number, Source.SCRIPT, (0.5 if identity.names_number(number) else 0.35) * sure)
-    claims.add("gtin", gtin_of(_text(keys, _GTIN)), Source.SCRIPT, 0.6 * sure)
-    claims.add("mpn", _text(keys, _MPN)[:80], Source.SCRIPT, 0.5 * sure)
+        claims.add("sku", number, ClaimSource.SCRIPT, (0.5 if identity.names_number(number) else 0.35) * sure)
+    claims.add("gtin", gtin_of(_text(keys, _GTIN)), ClaimSource.SCRIPT, 0.6 * sure)
+    claims.add("mpn", _text(keys, _MPN)[:80], ClaimSource.SCRIPT, 0.5 * sure)
     stock = _first(keys, _STOCK)
     if isinstance(stock, bool):
         stated = Availability.IN_STOCK if stock else Availability.OUT_OF_STOCK
-        claims.add("availability", stated, Source.SCRIPT, 0.4 * sure)
+        claims.add("availability", stated, ClaimSource.SCRIPT, 0.4 * sure)
     elif isinstance(stock, str):
-        claims.add("availability", availability_of(stock), Source.SCRIPT, 0.5 * sure)
+        claims.add("availability", availability_of(stock), ClaimSource.SCRIPT, 0.5 * sure)
     return said
 
 

@@ -17,7 +17,7 @@ from urllib.parse import urljoin, urlsplit
 
 from turbohtml import Document
 
-from .facts import PageFacts, dublin_core, named_metas, open_graph
+from .facts import StatedFacts, dublin_core, named_metas, open_graph
 from .microdata import microdata_items
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ __all__ = [
 _SCHEMA_ORG = "http://schema.org"
 
 
-def structured_data(facts: PageFacts) -> dict[str, Any]:
+def structured_data(facts: StatedFacts) -> dict[str, Any]:
     """`json_ld` (list), `microdata` (list of type, id, properties), `opengraph` and `meta` (name to content).
 
     Addresses in microdata and Open Graph are absolute.
@@ -58,9 +58,9 @@ def extruct_data(
     of JSON-LD: @type, @context, properties at the top. RDFa and microformats are not read.
     """
     if source is None or isinstance(source, Document):
-        facts = PageFacts(source, base_url)
+        facts = StatedFacts(source, base_url)
     else:
-        facts = PageFacts(source.tree, base_url) if base_url else source.facts
+        facts = StatedFacts(source.tree, base_url) if base_url else source.facts
     if facts.tree is None:
         return {"json-ld": [], "microdata": [], "opengraph": [], "dublincore": []}
     microdata = [_short_item(item) for item in microdata_items(facts.tree, facts.base_url)]
@@ -73,7 +73,7 @@ def extruct_data(
     }
 
 
-def json_ld_items(facts: PageFacts) -> list[Any]:
+def json_ld_items(facts: StatedFacts) -> list[Any]:
     """The JSON-LD of the page, with the entries of top-level lists in place of the lists. Any: it is any JSON."""
     items: list[Any] = []
     for block in facts.json_ld:

@@ -1,5 +1,5 @@
-"""`PageFacts`: what a page states for machines (JSON-LD, microdata, <meta>, <link>), each read once per page and shared
-by all extractors.
+"""`StatedFacts`: what a page states for machines (JSON-LD, microdata, <meta>, <link>), each read once per page and
+shared by all extractors.
 
 How it fails: an invalid or too deeply nested block is left out; nothing raises. Number, depth and size are limited.
 """
@@ -64,7 +64,7 @@ class MetaTag(NamedTuple):
     content: str
 
 
-class PageFacts:
+class StatedFacts:
     """The facts of one page. The values are shared: do not change them. Any: any JSON."""
 
     def __init__(self, tree: Document | None, base_url: str) -> None:
@@ -143,7 +143,7 @@ def _too_deep(block: object) -> bool:
     return True
 
 
-def open_graph(facts: PageFacts) -> list[dict[str, Any]]:
+def open_graph(facts: StatedFacts) -> list[dict[str, Any]]:
     """At most one object: the namespaces and the (property, content) pairs, in order. Empty for a page without Open
     Graph.
 
@@ -171,7 +171,7 @@ def _prefixes(element: Element) -> dict[str, str]:
     return dict(_PREFIX.findall((element.attr("prefix") or "")[:_LONGEST_PREFIXES]))
 
 
-def named_metas(facts: PageFacts) -> tuple[dict[str, str], dict[str, str]]:
+def named_metas(facts: StatedFacts) -> tuple[dict[str, str], dict[str, str]]:
     """The content of every <meta> by name: first those of Open Graph and Twitter, then all others, in lower case.
 
     The first non-empty content of a name counts. Addresses of Open Graph are absolute.
