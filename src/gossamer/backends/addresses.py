@@ -1,4 +1,5 @@
-"""The three addresses of a project: which schemes exist, where a local one leads, how one is shown without secrets.
+"""The three connection URLs of a project: which schemes exist, where a local one leads, how one is shown without
+secrets.
 
     state    sqlite:///path         redis://host:6379/0   rediss://   valkey://   valkeys://   redis+unix:///socket
     records  sqlite:///path         postgresql://user@host/database
@@ -32,7 +33,9 @@ EXAMPLES = {
 
 def scheme_of(settings: Settings, role: str) -> str:
     """The scheme of `state`, `records` or `archive`. Raises Misconfigured for one that no backend supports."""
-    scheme = str(getattr(settings, role)).partition("://")[0]
+    scheme, colon, _ = str(getattr(settings, role)).partition("://")
+    if not colon:  # it may be anything, and is not repeated: a password, or a whole address that was encoded
+        raise Misconfigured(f"{role} is not an address. Write {EXAMPLES[role]}.")
     if scheme not in KNOWN[role]:
         address = redacted(str(getattr(settings, role)))
         mongo = role == "records" and scheme in ("mongodb", "mongodb+srv")

@@ -6,21 +6,21 @@ The backends of a fleet are imported on demand, because their clients are an opt
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..clock import Clock, ServerClock
-from ..errors import BadState, Misconfigured, Permanent
+from ..errors import BackendUnavailable, BadState, Misconfigured, Permanent, StoreRefused
 from ..frontier.politeness import TermsFor
 from ..model.page import Snapshot
 from ..model.stream import MoveStatus, RowStream
 from ..settings import Settings
 from ..settings.trust import demand_trust
-from ..store.contract import Archive, Records, RecordStore, WholeArchive
-from .addresses import local_path, place_of, postgres_schema, scheme_of
-from .known_stores import opened_before
+from ..store.contract import Records, RecordStore, Segment, WholeArchive
+from .addresses import is_local, local_path, place_of, postgres_schema, scheme_of
 from .state import State
 
 
@@ -120,7 +120,7 @@ class ArchiveOnDemand:
         self._settings = settings
         self._writer = writer
         self._stack = stack
-        self._archive: Archive | None = None
+        self._archive: WholeArchive | None = None
 
     async def put(self, snapshots: Sequence[Snapshot]) -> list[str]:
         return await (await self._opened()).put(snapshots)
@@ -130,6 +130,22 @@ class ArchiveOnDemand:
 
     async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
         return await (await self._opened()).get_many(refs)
+
+    async def erase(self, refs: Sequence[str]) -> int:
+        return await (await self._opened()).erase(refs)
+
+    async def erase_file(self, sha256: str) -> bool:
+        return await (await self._opened()).erase_file(sha256)
+
+    async def segments(self) -> AsyncIterator[Segment]:
+        async for segment in (await self._opened()).segments():
+            yield segment
+
+    async def read_segment(self, name: str) -> bytes:
+        return await (await self._opened()).read_segment(name)
+
+    async def write_segment(self, name: str, content: bytes) -> None:
+        await (await self._opened()).write_segment(name, content)
 
     async def prune(self, older_than: timedelta) -> int:
         return await (await self._opened()).prune(older_than)
@@ -147,7 +163,7 @@ class ArchiveOnDemand:
         async for piece in (await self._opened()).read_file(sha256):
             yield piece
 
-    async def _opened(self) -> Archive:
+    async def _opened(self) -> WholeArchive:
         if self._archive is None:
             self._archive = await self._stack.enter_async_context(open_archive(self._settings, self._writer))
         return self._archive
@@ -173,3 +189,40 @@ async def old_copy(settings: Settings, role: str, stream: RowStream[Any]) -> tup
         f"What is at {here} ({role}) is an old copy: it was moved to {mark.place}. What is done here is not seen "
         f"there. Set {role} in gossamer.toml to the new address.",
     )
+
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def opened_before(settings: Settings, role: str, opening: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    """Open the store of that role, and remember that it was opened. Raises what `opening` raises, but
+    BackendUnavailable instead of StoreRefused if the same store was opened before."""
+    mark = None if is_local(settings, role) else _mark(settings, role)
+    async with AsyncExitStack() as stack:
+        try:
+            store = await stack.enter_async_context(opening)
+        except StoreRefused as error:
+            if mark is None or not mark.exists():
+                raise
+            raise BackendUnavailable(f"{error} This project has used it before, so it counts as away.") from error
+        if mark is not None and not mark.exists():
+            with suppress(OSError):
+                mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                mark.touch(mode=0o600)
+        yield store
+
+
+def were_opened(settings: Settings) -> bool:
+    """Whether this machine has opened all stores of the project that are servers, so that one which does not answer is
+    away. False without such stores."""
+    roles = [role for role in ("state", "records", "archive") if not is_local(settings, role)]
+    return bool(roles) and all(_mark(settings, role).exists() for role in roles)
+
+
+def _mark(settings: Settings, role: str) -> Path:
+    scheme, _, rest = str(getattr(settings, role)).partition("?")[0].partition("://")
+    login, _, place = rest.rpartition("@")
+    user = login.partition(":")[0]
+    digest = blake2b("\0".join((settings.project, scheme, user, place)).encode(), digest_size=16).hexdigest()
+    return settings.root / settings.store.spool / "stores" / f"{role}-{digest}"

@@ -9,7 +9,7 @@ import msgspec
 from ..access.contract import AnswerBook, AuditLog, CallbackBook, KeyBook
 from ..clock import Clock
 from ..errors import BadState
-from ..fetch.robots import RobotsShelf
+from ..fetch.robots_shelf import RobotsShelf
 from ..fetch.sessions import SessionBook
 from ..frontier.contract import (
     AddressBook,
@@ -20,14 +20,15 @@ from ..frontier.contract import (
     JobHistory,
     QueueView,
     SeedBook,
-    SiteOrders,
+    UrlErasure,
+    Waking,
     WorkerBook,
 )
 from ..frontier.state_rows import StateStream
 from ..model.shelf import Shelf
 from ..model.url import FINGERPRINT_VERSION
 from ..routing.contract import BudgetBook, RouteBook
-from ..routing.proxies.contract import ExitBook
+from ..routing.proxies.contract import ProxyBook
 from ..schedule.alert_book import AlertBook
 from ..schedule.contract import ScheduleBook, TickBook
 from ..store.contract import SpoolBook
@@ -52,12 +53,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     ticks: TickBook
     robots: RobotsShelf
     addresses: AddressBook
-    orders: SiteOrders
+    waiting: Waking
     workers: WorkerBook
     routes: RouteBook
     budgets: BudgetBook
-    exits: ExitBook
+    proxies: ProxyBook
     shelf: Shelf
+    erasure: UrlErasure
     stream: StateStream
     clock: Clock
     durable: Callable[[], Awaitable[None]]

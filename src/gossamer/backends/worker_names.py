@@ -8,6 +8,8 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
+from ..frontier.contract import Fate
+
 
 def worker_name() -> str:
     """Unique per process: host, process id, start time, and the namespace in which the process id is valid."""
@@ -36,6 +38,14 @@ def is_gone(worker: str) -> bool:
     except PermissionError:
         return False
     return False
+
+
+def fate_of(worker: str) -> Fate:
+    """What this machine knows of a worker's process."""
+    if is_gone(worker):
+        return Fate.GONE
+    host, _, world = worker.partition("/")[0], "", worker.rpartition("-")[2].partition(".")[0]
+    return Fate.ALIVE if host == socket.gethostname() and world == _world() else Fate.UNKNOWN
 
 
 @cache

@@ -13,20 +13,23 @@ import math
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from ..errors import Permanent
+from ..model.erasure import Holdings
 from ..model.figures import Figures
 from ..model.item_account import ItemCounts
 from ..model.page import Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
-from ..model.shelf import Kind, Shelf
+from ..model.run_records import DifferenceKind, RunRecords
+from ..model.shelf import Shelf, ShelfKind
 from .attempt_pages import AttemptPage as AttemptPage  # part of this contract
 from .attempt_pages import AttemptQuery as AttemptQuery
 
 if TYPE_CHECKING:
+    from .item_views import ItemViews
     from .record_rows import RecordStream
 
 LAST_NUMBER = 2**63 - 1  # of a record, at most
@@ -39,7 +42,8 @@ class Retirement(msgspec.Struct, frozen=True, kw_only=True):
     page does not exist (status 404, 410). With `of`, the job stands only for records that one of these jobs saw; None:
     for all of the spider. With `earlier`, the job looked everywhere: all records that one of these jobs saw count as
     well, also those of a page that now leads elsewhere, unless their page was tried and not parsed, or they were
-    checked after the job `began` (None: after `at`). Records that were seen since are left alone.
+    checked after the job `began` (None: after `at`). Records that were seen since are left alone. With `records`,
+    exactly these are gone, whatever was seen: what was stored of them is taken back.
     """
 
     job: str
@@ -48,6 +52,7 @@ class Retirement(msgspec.Struct, frozen=True, kw_only=True):
     of: Sequence[str] | None = None
     earlier: Sequence[str] = ()
     began: float | None = None
+    records: Sequence[RecordIdentity] | None = None
 
     @property
     def checked_by(self) -> float:
@@ -74,6 +79,7 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     gone: bool | None = None
     after: str | None = None
     upto: str | None = None
+    gone_by: str | None = None  # the job that marked it as gone; it is gone since
     newest: bool = False
     beyond: int | None = None
 
@@ -108,15 +114,22 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that two jobs saw differently; `before` and `after` are its data, as JSON."""
+    """What became of a record between two jobs; `before` and `after` are its data, as JSON.
 
-    kind: Literal["added", "changed", "gone"]
+    added: it was not known when the first job ended. changed: other content. back: it was gone when the first job
+    ended, and the second one found it. again: the first job did not see it, though it was there, and the second one
+    found it as it was. gone: it was marked as gone by when the second job ended. unseen: the second job did not see it,
+    and it is not gone; `reason` says why its page failed, if that is known.
+    """
+
+    kind: DifferenceKind
     type: str
     site: str
     key: str
     url: str
     before: str | None = None
     after: str | None = None
+    reason: str = ""
 
 
 class RecordStore(Protocol):
@@ -162,6 +175,22 @@ class RecordStore(Protocol):
         ...
 
 
+class SiteCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job did at one site. `pages` came, `dead` were given up, `missing` of them because they do not exist, and
+    `mended` were parsed later after all; `good` and `bad` count requests."""
+
+    site: str
+    pages: int = 0
+    dead: int = 0
+    missing: int = 0
+    mended: int = 0
+    good: int = 0
+    bad: int = 0
+    records: int = 0  # that it saw
+    bytes: int = 0
+    credits: float = 0.0
+
+
 class PageLog(Protocol):
     """The attempts at each page, and its raw copies."""
 
@@ -172,6 +201,11 @@ class PageLog(Protocol):
     async def attempt_log(self, query: AttemptQuery, *, limit: int, before: str | None = None) -> AttemptPage:
         """The attempts at all URLs, newest first. `before` is `next` of the previous page. Raises Misconfigured for an
         invalid cursor."""
+        ...
+
+    async def site_counts(self, job: str, since: float, until: float, limit: int) -> list[SiteCounts]:
+        """What a job that worked from `since` to `until` did at each site, those with the most requests first. Counts
+        the newest attempts and records up to a fixed number: one job must not read the whole log."""
         ...
 
     async def visits(self, fingerprint: bytes) -> list[PageFacts]:
@@ -194,9 +228,19 @@ class RecordHistory(Protocol):
         """The version of a record that the job last saw; 0: it saw none, or that is unknown."""
         ...
 
-    def differences(self, before: str, after: str) -> AsyncIterator[Difference]:
-        """Stream what the job `after` saw differently from the job `before`: each record in the version that the job
-        last saw. In flat memory."""
+    def differences(
+        self, before: str, after: str, ends: tuple[float, float] = (math.inf, math.inf)
+    ) -> AsyncIterator[Difference]:
+        """Stream what the job `after` saw differently from the job `before`, each record in the version that the job
+        last saw, and what it marked as gone. `ends` are the times at which the two ended. In flat memory."""
+        ...
+
+    async def run_records(self, job: str) -> RunRecords:
+        """What a job did to records, by their history; without `unseen`."""
+        ...
+
+    async def unseen(self, wanted: Retirement) -> int:
+        """How many records that one of the jobs `of` saw were not seen by the job, and are not gone."""
         ...
 
     async def retire(self, wanted: Retirement) -> int:
@@ -284,11 +328,46 @@ class FigureBook(Protocol):
         ...
 
 
-class Records(RecordStore, PageLog, RecordHistory, QualityBook, ItemBook, SentNotes, FigureBook, Protocol):
-    """Everything a record store does. `stream` is its whole content, row by row, for a move or a backup."""
+class RecordErasure(Protocol):
+    """Erases records and pages, in three steps that may each be repeated: mark them, see what there is, erase it.
+
+    What was marked as erased until a time is not stored when a result that was fetched before arrives late: `save`
+    leaves these records and raw copies out, and returns `ERASED` (store/erasure.py) in place of a count.
+    """
+
+    async def mark_erased(self, marks: Sequence[bytes], until: float) -> None:
+        """When this returns, no save in progress stores them any more."""
+        ...
+
+    async def holdings(
+        self, records: Sequence[RecordIdentity], pages: Sequence[bytes], linking: Sequence[bytes] = ()
+    ) -> Holdings:
+        """All versions of these records, and the pages that gave them; and these pages. Pages that are only
+        `linking` to them count as shared."""
+        ...
+
+    async def erase(self, records: Sequence[RecordIdentity], found: Holdings, until: float) -> int:
+        """Erase what was stored until then: the records with their history, the raw copies' references, and of own
+        pages everything but a hash; in one commit. Return how many records there were."""
+        ...
+
+    async def compact(self, *, rewrite: bool = False) -> str:
+        """Remove what is left of deleted rows from the files of the store; return what could not be removed, in words.
+        With `rewrite`, at the cost of keeping others waiting."""
+        ...
+
+
+class Records(
+    RecordStore, PageLog, RecordHistory, QualityBook, ItemBook, SentNotes, FigureBook, RecordErasure, Protocol
+):
+    """Everything a record store does. `stream` is its whole content, row by row, for a move or a backup; `views` are
+    the typed views of items."""
 
     @property
     def stream(self) -> RecordStream: ...
+
+    @property
+    def views(self) -> ItemViews: ...
 
 
 class Archive(Protocol):
@@ -304,6 +383,11 @@ class Archive(Protocol):
         """Read many pages at once, in the order of their references; an error in place of each that cannot be read."""
         ...
 
+    async def erase(self, refs: Sequence[str]) -> int:
+        """Overwrite these pages durably, the only change to a stored page; return how many there were. Unknown
+        references are ignored."""
+        ...
+
     async def prune(self, older_than: timedelta) -> int:
         """Delete pages older than that, and files that were neither stored nor requested since; return the number of
         bytes freed."""
@@ -316,6 +400,10 @@ class Archive(Protocol):
     async def put_file(self, path: Path, sha256: str) -> bool:
         """Store a file completely and durably, or not at all, in flat memory. The file at `path` may be moved away.
         False: a file with that content exists already, and stays."""
+        ...
+
+    async def erase_file(self, sha256: str) -> bool:
+        """Delete a file; False if there is none."""
         ...
 
     async def has_file(self, sha256: str) -> bool:
@@ -351,6 +439,10 @@ class ArchiveSegments(Protocol):
         ...
 
 
+class PageArchive(Archive, ArchiveSegments, Protocol):
+    """An archive of which every page can be read."""
+
+
 class ArchiveFiles(Protocol):
     def files(self) -> AsyncIterator[Segment]:
         """Every stored file, its hash as its name."""
@@ -364,7 +456,8 @@ class WholeArchive(Archive, ArchiveSegments, ArchiveFiles, Protocol):
 class SpoolNote(msgspec.Struct, frozen=True, kw_only=True):
     """Results that wait on one disk, for every machine to read: how many of which job, in which folder of which host.
 
-    `name` is the file of one process in the spool. `given_up`: an operator declared these results lost.
+    `name` is the file of one process in the spool, `disk` the random name of its folder, which no other machine has.
+    `given_up`: an operator declared these results lost.
     """
 
     name: str
@@ -375,15 +468,16 @@ class SpoolNote(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     noted_at: float
     given_up: bool = False
+    disk: str = ""
 
 
 class SpoolBook:
-    """Notes of spooled results, in the shared state. A note outlives its process: only the process that stored the
-    results, or a person who gives them up, removes it."""
+    """Notes of spooled results, in the shared state. A note outlives its process: only a process of that disk, when the
+    results are stored, or a person who gives them up, removes it."""
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._notes = Kind(shelf, "spool", SpoolNote)
+        self._notes = ShelfKind(shelf, "spool", SpoolNote)
 
     async def note(self, note: SpoolNote) -> None:
         """Add a note, or replace the one of that name."""

@@ -3,8 +3,8 @@ is deleted.
 
 Writers count into open sheets: one per minute, and per writer if there are many. The sheets of past minutes are rolled
 up: into the row of their minute, and into the total. After a day the minutes become rows of ten minutes, which are
-deleted after 30 days; the total keeps everything. `rolled_up` is one step of that: its result is written in one commit,
-together with the removal of what went into it.
+deleted after 30 days; the total keeps everything. `roll_up_figures` is one step of that: its result is written in one
+commit, together with the removal of what went into it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from ..model.figures import MINUTE, NOTHING, DomainFigures, Figures, Latency, summed, taken_into
+from ..model.figures import MINUTE, NOTHING, DomainFigures, Figures, Latency, sum_figures, taken_into
 from .contract import FigurePart, Measured
 
 TEN_MINUTES = 10 * MINUTE
@@ -33,7 +33,7 @@ class _Undivided(msgspec.Struct, frozen=True, kw_only=True):
     pages: dict[str, dict[str, int]] = {}
     latency: dict[str, Latency] = {}
     errors: dict[str, int] = {}
-    tokens: dict[str, float] = {}
+    credits: dict[str, float] = {}
     bytes: dict[str, int] = {}
     items: int = 0
 
@@ -70,7 +70,7 @@ def _undivided(text: str) -> Figures:
         pages=found.pages,
         latency=found.latency,
         errors=found.errors,
-        tokens=found.tokens,
+        credits=found.credits,
         bytes=found.bytes,
         items=found.items,
     )
@@ -81,11 +81,6 @@ def _one_of(text: str, table: str, name: str) -> dict[str, DomainFigures]:
         return {}
     found: dict[str, msgspec.Raw] = getattr(_DIVIDED.decode(text), table)
     return {name: _ONE.decode(found[name])} if name in found else {}
-
-
-def part_of(figures: Figures, part: FigurePart | None) -> Figures:
-    """The same for figures that are not stored as a row yet."""
-    return figures if part is None else reader_of(part)(figures_text(figures))
 
 
 def figures_text(figures: Figures) -> str:
@@ -104,7 +99,7 @@ def rows_for(sheets: Iterable[int], minutes: Iterable[int], now: float) -> set[R
     return {TOTAL, *(row_of(start, now) for start in (*sheets, *minutes))}
 
 
-def rolled_up(
+def roll_up_figures(
     held: Mapping[Row, Figures],
     sheets: Iterable[tuple[int, Figures]],
     minutes: Iterable[tuple[int, Figures]],
@@ -121,16 +116,16 @@ def rolled_up(
         total = taken_into(total, figures, most_domains=most_domains)
     for start, figures in minutes:
         parts.setdefault(row_of(start, now), []).append(figures)
-    rows = {row: summed([held[row], *some] if row in held else some) for row, some in parts.items()}
+    rows = {row: sum_figures([held[row], *some] if row in held else some) for row, some in parts.items()}
     return {**rows, TOTAL: total}
 
 
-def in_order(rows: Iterable[tuple[int, int, Figures]]) -> list[Measured]:
+def sort_measured(rows: Iterable[tuple[int, int, Figures]]) -> list[Measured]:
     """Rows and sheets as read (span, start, figures), merged by time."""
     parts: dict[tuple[int, int], list[Figures]] = {}
     for span, start, figures in rows:
         parts.setdefault((start, span), []).append(figures)
-    return [Measured(start=start, span=span, figures=summed(parts[start, span])) for start, span in sorted(parts)]
+    return [Measured(start=start, span=span, figures=sum_figures(parts[start, span])) for start, span in sorted(parts)]
 
 
 def total_of(total: Figures, sheets: Iterable[Figures], *, most_domains: int) -> Figures:

@@ -4,9 +4,12 @@ storage of a page, and saves nothing."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +20,7 @@ from ..errors import Permanent
 from ..model.page import Headers, Snapshot
 from ..model.record import PageFacts
 from ..model.url import site_of
-from .contract import Archive
+from .contract import Archive, ArchiveSegments
 
 if TYPE_CHECKING:
     import zlib
@@ -108,6 +111,8 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def unpack_page(frame: bytes) -> Snapshot:
     """The page in one zstd frame. Raises ValueError, zstandard.ZstdError or msgspec.DecodeError for a damaged one."""
+    if is_blank(frame):
+        raise ValueError("it was erased on request")
     # The frame's header states the size; check it before that much memory is allocated.
     size = zstandard.get_frame_parameters(frame).content_size
     if size > MAX_PAGE_BYTES:
@@ -134,6 +139,68 @@ def unpack_page(frame: bytes) -> Snapshot:
         screenshot=content[body_end : body_end + head.screenshot],
         depth=head.depth,
     )
+
+
+# -- the frames of a segment ------------------------------------------------------------------------------------------
+
+_SKIPPED = struct.Struct("<II")  # zstd's own kind of frame for what is to be passed over: magic number, length
+_SKIPPABLE = 0x184D2A50
+_CHECKSUM_BYTES = 4
+_RLE = 1  # a block of one byte, repeated
+
+
+def blank_frame(length: int) -> bytes:
+    """What takes the place of a page that was erased: a segment stays a valid file, and other references hold."""
+    return _SKIPPED.pack(_SKIPPABLE, length - _SKIPPED.size) + bytes(length - _SKIPPED.size)
+
+
+def is_blank(frame: bytes) -> bool:
+    return len(frame) >= _SKIPPED.size and _SKIPPED.unpack_from(frame) == (_SKIPPABLE, len(frame) - _SKIPPED.size)
+
+
+def frames_in(segment: bytes) -> Iterator[tuple[int, int]]:
+    """The offset and length of every whole page in a segment; a torn tail ends it."""
+    offset = 0
+    while (length := _frame_length(segment, offset)) is not None and offset + length <= len(segment):
+        if not is_blank(segment[offset : offset + length]):
+            yield offset, length
+        offset += length
+
+
+def _frame_length(segment: bytes, offset: int) -> int | None:
+    head = segment[offset : offset + 18]  # the longest
+    if len(head) >= _SKIPPED.size and _SKIPPED.unpack_from(head)[0] & ~0xF == _SKIPPABLE:
+        return _SKIPPED.size + int(_SKIPPED.unpack_from(head)[1])
+    try:
+        at = offset + zstandard.frame_header_size(head)
+        ends_with = _CHECKSUM_BYTES if zstandard.get_frame_parameters(head).has_checksum else 0
+    except zstandard.ZstdError:
+        return None
+    while at + 3 <= len(segment):
+        block = int.from_bytes(segment[at : at + 3], "little")
+        at += 3 + (1 if block >> 1 & 3 == _RLE else block >> 3)
+        if block & 1:
+            return at + ends_with - offset
+    return None
+
+
+async def every_page(archive: ArchiveSegments) -> AsyncIterator[list[tuple[str, Snapshot]]]:
+    """Every page in an archive, segment by segment, with its reference; also pages that no record names, which a
+    crash has left. Those that are damaged are passed over."""
+    async for segment in archive.segments():
+        try:
+            content = await archive.read_segment(segment.name)
+        except Permanent:  # pruned meanwhile
+            continue
+        yield await asyncio.to_thread(_pages_in, segment.name, content)
+
+
+def _pages_in(name: str, content: bytes) -> list[tuple[str, Snapshot]]:
+    found = []
+    for offset, length in frames_in(content):
+        with suppress(ValueError, zstandard.ZstdError, msgspec.DecodeError, KeyError, TypeError):
+            found.append((f"{name}#{offset}+{length}", unpack_page(content[offset : offset + length])))
+    return found
 
 
 def _read_head(line: bytes) -> _Head:

@@ -31,7 +31,7 @@ class DumpedPage(msgspec.Struct, frozen=True, kw_only=True):
 class DumpedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record with its past versions, oldest first, and the jobs that saw it, each with the version it last saw.
     `page` is the fingerprint of the page that last gave it; `first_seen_on` has, by job, the page that first gave it,
-    what became of that item (record_rules.py: SEEN_STATES) and the start of its content hash, where that is known."""
+    what became of that item (item_states.py: SEEN_STATES) and the start of its content hash, where that is known."""
 
     type: str
     site: str
@@ -61,7 +61,14 @@ class DumpedSchema(msgspec.Struct, frozen=True, kw_only=True):
     first_stored: float
 
 
-RecordRow = DumpedPage | DumpedRecord | DumpedSchema | Tally | SentNote  # dumped in this order
+class ErasedMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A record or page that was erased: its hash (store/erasure.py), and until when it is not stored."""
+
+    mark: bytes
+    until: float
+
+
+RecordRow = DumpedPage | DumpedRecord | DumpedSchema | Tally | SentNote | ErasedMark  # dumped in this order
 RecordStream = RowStream[RecordRow]
 
 # Columns, in the order of the tables. The fingerprint of attempts and visits is that of their page.
@@ -72,14 +79,16 @@ VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash"
 TALLY_FIELDS = ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty")
 RECORD_FIELDS = DumpedRecord.__struct_fields__[:14]  # from type to schema
 SENT_FIELDS = SentNote.__struct_fields__
+MARK_FIELDS = ErasedMark.__struct_fields__
 PAST_FIELDS = ("version", "at", "job", "data", "gone", "schema")
 COUNTED = {
     "records": "records", "earlier versions": "superseded", "sightings": "sightings", "pages": "pages",
     "attempts": "attempts", "archived visits": "visits", "shapes of items": "schemas", "quality counts": "quality",
-    "accounts of items": "item_counts", "notes of sent requests": "sent_notes",
+    "accounts of items": "item_counts", "notes of sent requests": "sent_notes", "marks of erased": "erased",
 }  # fmt: skip  # what `counts` calls the rows of each table
-TABLES = ("sent_notes", "figures", "figure_sheets", "quality", "schemas", "item_counts", "visits", "attempts",
+TABLES = ("erased", "sent_notes", "figures", "figure_sheets", "quality", "schemas", "item_counts", "visits", "attempts",
           "seen_by", "sightings", "superseded", "records", "pages")  # fmt: skip  # children first
+ERASABLE = tuple(table for table in TABLES if not table.startswith(("figure", "quality", "schemas", "erased")))
 
 
 class RecordCounts:
@@ -106,6 +115,7 @@ class RecordCounts:
 
 _COUNTED: dict[type, str] = {
     DumpedSchema: "shapes of items", Tally: "quality counts", SentNote: "notes of sent requests",
+    ErasedMark: "marks of erased",
 }  # fmt: skip
 
 Values = Sequence[Any]  # Any: one row of a table, whose columns have different types
@@ -119,7 +129,7 @@ def fields_of(row: msgspec.Struct, names: Sequence[str]) -> list[Any]:
     return [getattr(row, name) for name in names]
 
 
-def grouped(rows: Iterable[Values]) -> dict[int, list[Values]]:
+def group_rows(rows: Iterable[Values]) -> dict[int, list[Values]]:
     """Rows by the number in their first column; the rest of each row, in order."""
     groups: dict[int, list[Values]] = {}
     for number, *rest in rows:

@@ -17,21 +17,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..errors import Misconfigured, Permanent
-from ..model.item import REPLACEMENT, safe_text
-from ..model.item_account import (
-    CHANGED,
-    CONFLICT,
-    COUNT_FIELDS,
-    EQUAL,
-    HELD,
-    LONGEST_EXAMPLE,
-    NEW,
-    Conflict,
-    ItemCounts,
-)
-from ..model.item_account import (
-    UNCHANGED as SAME,
-)
 from ..model.record import (
     NO_BODY,
     Attempt,
@@ -43,8 +28,8 @@ from ..model.record import (
     StoredRecord,
     Tally,
 )
+from ..model.run_records import DifferenceKind
 from .contract import Difference
-from .record_rows import Values, item_values
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -55,14 +40,18 @@ REPEAT = "repeat after a lost lease"  # the reason of an attempt that fetched a 
 NO_PAGE = 0  # `Held.page` of a record that its page no longer gives
 
 
-class Verdict(Enum):
+class RecordVerdict(Enum):
     """What a newly scraped record does to the stored one."""
 
     NEW = "new"
     CHANGED = "changed"
+    BACK = "back"  # it was gone: the same content, or other
     CHECKED = "checked"  # same content: only the times move
     HELD = "held"  # other content, but too soon to rewrite: only the times move
     LATE = "late"  # a newer scrape was stored first
+
+
+REWRITES = (RecordVerdict.CHANGED, RecordVerdict.BACK)  # the record gets a new version
 
 
 class Held(msgspec.Struct):
@@ -84,7 +73,7 @@ class Held(msgspec.Struct):
 
 def receive(
     held: Held | None, record: Record, page: int, *, now: float, min_age: float, stale: bool = False
-) -> tuple[Verdict, Held]:
+) -> tuple[RecordVerdict, Held]:
     """Decide about a record that `page` gave, and update `held` (a new one has the number 0).
 
     `min_age` (seconds) protects a version that is younger than that. `stale`: it was read from an archived visit, and
@@ -95,18 +84,21 @@ def receive(
     if record.reparsed_at is not None:
         at = max(scraped_at, min(record.reparsed_at, now))
     if held is None:
-        return Verdict.NEW, Held(0, record.content_hash, scraped_at, at, scraped_at, 1, page, spider=record.spider)
+        return RecordVerdict.NEW, Held(
+            0, record.content_hash, scraped_at, at, scraped_at, 1, page, spider=record.spider
+        )
     if record.reparsed_at is None:
         verdict = judge(held, record.content_hash, scraped_at, min_age)
     else:
-        verdict = judge_reparsed(held, record.content_hash, scraped_at, at, same_page=held.page == page, stale=stale)
+        same_page = held.page == page
+        verdict = judge_reparsed(held, record.content_hash, scraped_at, at, min_age, same_page=same_page, stale=stale)
     if scraped_at < held.first_seen:
         held.first_seen = scraped_at
-    if verdict is not Verdict.LATE:
+    if verdict is not RecordVerdict.LATE:
         held.page = page
         if scraped_at > held.last_checked:
             held.last_checked = scraped_at
-    if verdict is Verdict.CHANGED:
+    if verdict in REWRITES:
         held.content_hash = record.content_hash
         held.last_changed = max(at, held.last_changed)
         held.version += 1
@@ -115,45 +107,57 @@ def receive(
     return verdict, held
 
 
-def judge(held: Held | None, content_hash: bytes, scraped_at: float, min_age: float) -> Verdict:
+def judge(held: Held | None, content_hash: bytes, scraped_at: float, min_age: float) -> RecordVerdict:
     """Decide about a record of a visit. Whatever the order of arrival, the newest visit wins.
 
     Of two different scrapes of the same instant the greater hash wins, so that two workers agree and repeating a batch
-    changes nothing. A record that was gone and is seen by a newer visit has changed.
+    changes nothing. A record that was gone and is seen by a newer visit is back.
     """
     if held is None:
-        return Verdict.NEW
+        return RecordVerdict.NEW
     if scraped_at < held.last_checked:
-        return Verdict.LATE
+        return RecordVerdict.LATE
     if held.gone:
         # The very visit that gave it before it was gone is not news.
-        return Verdict.CHANGED if scraped_at > held.last_checked else Verdict.LATE
+        return RecordVerdict.BACK if scraped_at > held.last_checked else RecordVerdict.LATE
     if content_hash == held.content_hash:
-        return Verdict.CHECKED
+        return RecordVerdict.CHECKED
     if scraped_at == held.last_checked and (content_hash < held.content_hash or held.last_changed > scraped_at):
-        return Verdict.LATE  # it changed after it was scraped: a reparse has replaced what this visit gave
+        return RecordVerdict.LATE  # it changed after it was scraped: a reparse has replaced what this visit gave
     if 0 <= scraped_at - held.last_changed < min_age:
-        return Verdict.HELD
-    return Verdict.CHANGED
+        return RecordVerdict.HELD
+    return RecordVerdict.CHANGED
 
 
 def judge_reparsed(
-    held: Held, content_hash: bytes, scraped_at: float, at: float, *, same_page: bool, stale: bool = False
-) -> Verdict:
+    held: Held,
+    content_hash: bytes,
+    scraped_at: float,
+    at: float,
+    min_age: float = 0.0,
+    *,
+    same_page: bool,
+    stale: bool = False,
+) -> RecordVerdict:
     """Decide about a record that a newer parser read at the time `at` from an archived visit.
 
     It wins over what was extracted from this visit before, even if the page was found unchanged since. It loses against
     a newer visit of another page that gives the same record, and against one of this page (`stale`). A record that is
-    gone stays gone, unless the visit is newer than what is known of it, or an earlier parser had missed it there.
+    gone stays gone, unless the visit is newer than what is known of it, or an earlier parser had missed it there. What
+    a visit gives for the first time (that of a dead letter) is held back by `min_age` as if it came from the site now.
     """
     if held.last_changed > at:
-        return Verdict.LATE  # by a newer reparse, or because it is gone since
+        return RecordVerdict.LATE  # by a newer reparse, or because it is gone since
     if held.gone:
         news = scraped_at > held.last_checked or held.page == NO_PAGE
-        return Verdict.CHANGED if news and not stale else Verdict.LATE
+        return RecordVerdict.BACK if news and not stale else RecordVerdict.LATE
     if scraped_at < held.last_checked and (stale or not same_page):
-        return Verdict.LATE
-    return Verdict.CHECKED if content_hash == held.content_hash else Verdict.CHANGED
+        return RecordVerdict.LATE
+    if content_hash == held.content_hash:
+        return RecordVerdict.CHECKED
+    if scraped_at > held.last_checked and 0 <= scraped_at - held.last_changed < min_age:
+        return RecordVerdict.HELD
+    return RecordVerdict.CHANGED
 
 
 def version_seen(held: Held, content_hash: bytes) -> int:
@@ -163,117 +167,6 @@ def version_seen(held: Held, content_hash: bytes) -> int:
     its next visit requests it in full.
     """
     return held.version if content_hash == held.content_hash and not held.gone else 0
-
-
-def asked_again(result: PageResult) -> PageResult:
-    """The result of a visit of which not everything is in the records: the next visit requests the page in full."""
-    if result.page is None:
-        return result
-    return msgspec.structs.replace(result, page=msgspec.structs.replace(result.page, parser=""))
-
-
-# -- what becomes of an item ------------------------------------------------------------------------------------------
-
-SEEN_STATES = ("", NEW, CHANGED, SAME, HELD)  # of a sighting, as stored: the position. 0: unknown
-CONTENT_BYTES = 8  # of a content hash, in a sighting
-
-
-class Sighting(msgspec.Struct):
-    """What a job saw of a record: the version, and what it first got: from which page, with which content, and what
-    became of that item. Mutable: it follows the batch."""
-
-    version: int = 0
-    page: int = NO_PAGE
-    state: int = 0
-    content: bytes = b""
-
-
-def see(seen: Sighting | None, record: Record, page: int, verdict: Verdict, held: Held) -> tuple[str, Sighting, bool]:
-    """What becomes of an item that `page` yielded: its state, the sighting of its job, and whether that has changed.
-    Call it after `receive`.
-
-    A job compares an item with what it first saw of the record, not with what is stored: whether two items of one run
-    are in conflict does not depend on other jobs, nor on the order in which pages are stored again. The page that the
-    job had the record from first may be stored any number of times, and its item stays what it was.
-    """
-    content = record.content_hash[:CONTENT_BYTES]
-    version = version_seen(held, record.content_hash)
-    if seen is None:
-        seen = Sighting(-1)
-    news = version > seen.version
-    if news:
-        seen.version = version
-    if seen.state and seen.page != page:
-        return (EQUAL if seen.content == content else CONFLICT), seen, news
-    if seen.state and seen.content == content:
-        return SEEN_STATES[seen.state], seen, news
-    state = _first_state(verdict, held, record)
-    if seen.state and state == CHANGED:  # the page was read again, and says something else by now
-        state = NEW if SEEN_STATES[seen.state] == NEW else CHANGED
-    seen.page, seen.state, seen.content = page, SEEN_STATES.index(state), content
-    return state, seen, True
-
-
-def _first_state(verdict: Verdict, held: Held, record: Record) -> str:
-    match verdict:
-        case Verdict.NEW:
-            return NEW
-        case Verdict.CHANGED:
-            return CHANGED
-        case Verdict.CHECKED:
-            return SAME
-    return SAME if version_seen(held, record.content_hash) else HELD
-
-
-class ItemStates:
-    """Adds what becomes of the records of one page to the account of its items."""
-
-    __slots__ = ("_counts", "_example", "_held", "_shared_with")
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-        self._example: Conflict | None = None
-        self._held: dict[str, int] = {}
-        self._shared_with = ""
-
-    def add(self, state: str, record: Record, verdict: Verdict, other_spider: str) -> None:
-        """Count one record. `other_spider` wrote its last version; "" if that was this one."""
-        self._counts[state] = self._counts.get(state, 0) + 1
-        if state == CONFLICT and self._example is None:
-            self._example = conflict_of(record)
-        elif state == HELD:
-            why = "store.min_rewrite_age" if verdict is Verdict.HELD else "a newer scrape"
-            self._held[why] = self._held.get(why, 0) + 1
-        if other_spider:
-            self._counts["shared"] = self._counts.get("shared", 0) + 1
-            self._shared_with = other_spider
-
-    def values(self, known: ItemCounts) -> Values:
-        """The account of the page as it is stored (`item_values`), from what was `known` before its records were."""
-        if self._held or self._example is not None or self._shared_with:
-            known = msgspec.structs.replace(
-                known,
-                reasons={**known.reasons, **self._held},
-                example=known.example or self._example,
-                shared_with=self._shared_with,
-            )
-        values = item_values(known)
-        for name, count in self._counts.items():
-            values[_PLACES[name]] += count
-        return values
-
-
-_PLACES = {name: place for place, name in enumerate(COUNT_FIELDS)}
-
-
-def conflict_of(record: Record) -> Conflict:
-    """A record whose item is in conflict, as an example."""
-    return Conflict(type=_plain(record.type), key=_plain(record.key), url=_plain(record.url))
-
-
-def _plain(text: str) -> str:
-    """A short text that every store takes as it is; U+FDD0 escapes NUL in PostgreSQL."""
-    return safe_text(text[:LONGEST_EXAMPLE]).replace("\ufdd0", REPLACEMENT)
 
 
 def spider_of(result: PageResult) -> str:
@@ -296,7 +189,7 @@ def is_stale(result: PageResult, newest: float | None) -> bool:
     return bool(result.records) and result.records[0].scraped_at < newest
 
 
-def reparsed(results: Sequence[PageResult], number: dict[bytes, int]) -> dict[int, tuple[int, str]]:
+def reparse_visitors(results: Sequence[PageResult], number: dict[bytes, int]) -> dict[int, tuple[int, str]]:
     """The positions of results that were read from the archive, each with the number of its page and its spider."""
     return {
         place: (number[one.attempt.fingerprint], spider_of(one))
@@ -315,7 +208,7 @@ def archived_visits(results: Iterable[PageResult]) -> list[PageFacts]:
     ]
 
 
-def reread(results: Iterable[PageResult]) -> list[PageFacts]:
+def reparsed_pages(results: Iterable[PageResult]) -> list[PageFacts]:
     """The facts of archived visits that were parsed again: their spider and outcome are better known now."""
     return [
         one.page
@@ -381,7 +274,8 @@ def with_texts(result: PageResult, change: Callable[[str], str]) -> PageResult:
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A record that at least one of two jobs saw, and in which versions: None not at all, 0 in one that is not kept."""
+    """A record that at least one of two jobs saw, or that the later one marked as gone, and in which versions they saw
+    it: None not at all, 0 in one that is not kept."""
 
     record: int
     before: int | None
@@ -394,18 +288,47 @@ class Seen(msgspec.Struct, frozen=True):
         return self.before != self.after and self.before > 0 and self.after > 0
 
 
+class VersionMark(msgspec.Struct, frozen=True):
+    """A version without its data."""
+
+    version: int
+    at: float
+    job: str
+    gone: bool
+
+
+def difference_kind(
+    seen: Seen, versions: Sequence[VersionMark], after: str, ends: tuple[float, float]
+) -> tuple[DifferenceKind, int, int]:
+    """What became of a record of which all `versions` are known, oldest first, and which of them are compared: 0 for
+    none. `after` is the later job. Whether the content of the two differs is left to `difference`."""
+    if seen.before is not None and seen.after is not None:
+        return "changed", seen.before, seen.after
+    if seen.after is not None:
+        upto = seen.after or versions[-1].version
+        known = [one for one in versions if one.at <= ends[0] and one.job != after and one.version <= upto]
+        if not known:
+            return "added", 0, seen.after
+        return ("back" if known[-1].gone else "again"), known[-1].version, seen.after
+    last = [one for one in versions if one.at <= ends[1] or one.job == after][-1:]
+    kind: DifferenceKind = "gone" if last and last[0].gone else "unseen"
+    return kind, seen.before or (last[0].version if last else 0), 0
+
+
 def difference(
-    identity: RecordIdentity, url: str, seen: Seen, before: str | None, after: str | None
+    identity: RecordIdentity, url: str, kind: DifferenceKind, before: str | None, after: str | None, reason: str = ""
 ) -> Difference | None:
-    """The difference, if there is one; `before` and `after` are the data of the versions seen, None if not kept."""
+    """The difference, if there is one; `before` and `after` are the data of the versions compared, None if not kept."""
     type_, site, key = identity
-    if seen.before is None:
-        return Difference(kind="added", type=type_, site=site, key=key, url=url, after=after)
-    if seen.after is None:
-        return Difference(kind="gone", type=type_, site=site, key=key, url=url, before=before)
-    if before is None or after is None or before == after:  # changed and changed back is no difference
-        return None
-    return Difference(kind="changed", type=type_, site=site, key=key, url=url, before=before, after=after)
+    if kind in ("changed", "again"):
+        differ = before is not None and after is not None and before != after
+        if not differ and kind == "changed":  # changed and changed back is no difference
+            return None
+        kind = "changed" if differ else "again"
+    return Difference(
+        kind=kind, type=type_, site=site, key=key, url=url, before=before if kind != "added" else None, after=after,
+        reason=reason,
+    )  # fmt: skip
 
 
 def write_cursor(kind: str, store: str, place: int) -> str:
@@ -445,7 +368,7 @@ def _lenient_json(text: str, what: str) -> Any:
 TallyKey = tuple[str, str, str, str, str]  # day, spider, type, field, rule: the order in which rows are written
 
 
-def added_up(tallies: Sequence[Tally]) -> list[tuple[TallyKey, tuple[int, int, int]]]:
+def sum_tallies(tallies: Sequence[Tally]) -> list[tuple[TallyKey, tuple[int, int, int]]]:
     """The sums of checked, filled and faulty for each key, in the order of keys, so that all writers lock in the same
     order."""
     sums: dict[TallyKey, list[int]] = {}

@@ -19,18 +19,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from typing import Self
 
 from ..clock import Clock, SystemClock
 from ..errors import BackendUnavailable, GossamerError
-from ..model.events import EventSink, Silence
+from ..model.events import EventSink, Silence, Trouble
 from ..model.page import Snapshot
 from ..model.record import PageResult
-from .archive_quota import ArchiveQuota
 from .contract import Archive, RecordStore
+from .erasure import store_batch
 from .spool import Spool, SpoolFull
 from .spool_drain import AWAY, Drain, archive_pages, as_unavailable
 from .spool_notes import SpoolNotes
@@ -160,6 +160,11 @@ class Sink:
         """May a result of this page be spooled, so that the facts in the record store are outdated?"""
         return self._spool is not None and self._spool.holds(fingerprint)
 
+    async def search_disk(self) -> None:
+        """Look now, and not in a while, for what dead processes left in the spool folder of this machine."""
+        if self._drain is not None:
+            await self._drain.search()
+
     async def emptied(self) -> None:
         """Return when nothing is spooled, and the shared state says so."""
         while self._drain is not None and (self.away or not self._drain.emptied.is_set()):
@@ -222,7 +227,7 @@ class Sink:
             if self._drain is not None:
                 counts = await self._drain.store(results)
             else:
-                counts = await self._records.save([one.result for one in results])
+                counts = await store_batch(self._records, self._archive, results)
         except AWAY as error:
             await self._spool_batch(batch, results, error)
         except Exception as error:
@@ -278,3 +283,56 @@ def _refuse(batch: Sequence[_PendingResult], error: Exception) -> None:
     for parcel in batch:
         if not parcel.done.done():
             parcel.done.set_exception(error)
+
+
+LOOK = timedelta(minutes=1)  # between two listings
+SPARING = 100  # and this many times as long as a listing takes
+
+
+class ArchiveQuota:
+    def __init__(self, archive: Archive, limit: int, clock: Clock, events: EventSink) -> None:
+        self._archive = archive
+        self._limit = limit
+        self._clock = clock
+        self._events = events
+        self._size = 0
+        self._written = 0  # since the last listing began
+        self._told = False
+
+    @property
+    def full(self) -> bool:
+        return self._size + self._written >= self._limit
+
+    def wrote(self, refs: Iterable[str]) -> None:
+        """Count pages that this process has written."""
+        self._written += sum(int(length) for length in (ref.rpartition("+")[2] for ref in refs) if length.isdecimal())
+        self._tell()
+
+    async def measure(self) -> None:
+        """List the archive once."""
+        before = self._written
+        try:
+            self._size = await self._archive.size()
+        except GossamerError as error:
+            self._events.emit(Trouble(at=self._clock.now(), stage="archive", message=f"Its size is unknown: {error}"))
+            return
+        self._written -= before
+        self._tell()
+
+    async def watch(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            began = self._clock.monotonic()
+            await self.measure()
+            took = self._clock.monotonic() - began
+            await self._clock.sleep(max(LOOK.total_seconds(), SPARING * took))
+
+    def _tell(self) -> None:
+        if self.full and not self._told:
+            words = (
+                f"The archive holds {self._size + self._written:,} bytes, and store.archive_limit allows "
+                f"{self._limit:,}. Nothing is fetched until there is room: `gossamer prune --pages 30d`, or a higher "
+                "limit."
+            )
+            self._events.emit(Trouble(at=self._clock.now(), stage="archive", message=words))
+        self._told = self.full

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import os
+import secrets
 import shutil
 import sqlite3
 import threading
@@ -33,7 +34,7 @@ import zstandard
 
 from ..errors import BackendUnavailable, Misconfigured
 from ..process import limits as openfiles
-from .durable import sync_folder
+from .durable import new_file, sync_folder
 from .spool_file import NotOurs, SpoolFile
 from .waiting import Waiting, pack, unpack
 
@@ -42,6 +43,9 @@ SPARE_BYTES = 4 * 1024 * 1024  # free space beyond a refused batch, before the d
 MOST_PAGES = 100_000  # remembered as having a result here; beyond that, every page may have one
 BATCH_RESULTS = 64  # handed out at once ...
 BATCH_BYTES = 8 * 1024 * 1024  # ... or fewer, if their pages are large
+
+
+DISK = "disk"  # the file with the random name of the folder
 
 
 class SpoolFull(BackendUnavailable):
@@ -130,6 +134,14 @@ class Spool:
         lost = [FileContent(name, {}, 0) for name in list(self._lost)]
         return lost + [FileContent(file.name, dict(+file.results.copy()), file.size) for file in list(self._files)]
 
+    async def disk(self) -> str:
+        """The random name of this folder; "" before its first result."""
+        return await asyncio.to_thread(_read, self._folder / DISK)
+
+    async def missing(self, names: Sequence[str]) -> list[str]:
+        """Those names of which there is no file."""
+        return await asyncio.to_thread(lambda: [name for name in names if not self._path(name).exists()])
+
     async def unnoted(self, names: Sequence[str]) -> None:
         """The shared state has no notes of these files any more: those in which nothing waits are deleted."""
         await asyncio.to_thread(self._unnote, frozenset(names))
@@ -196,6 +208,9 @@ class Spool:
         """The result at `position` in the last `next` can never be stored: set it aside for a person."""
         await asyncio.to_thread(self._set_aside, position, why)
 
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.spool"
+
     # -- writing -------------------------------------------------------------------------------------------
 
     def _append(self, waiting: Sequence[Waiting]) -> None:
@@ -227,6 +242,9 @@ class Spool:
 
     def _own_file(self) -> SpoolFile:
         if self._own is None:
+            if self._keeps_noted and not _read(name := self._folder / DISK):
+                with new_file(name) as file:
+                    file.write(secrets.token_hex(16).encode())
             self._own = SpoolFile.create(self._folder)
             self._own.noted = self._keeps_noted
             self._files.append(self._own)
@@ -393,3 +411,10 @@ class Spool:
         if str(path) not in self._left_alone:
             self._left_alone.add(str(path))
             self._notes.append(f"{path} was left alone: {why}.")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""

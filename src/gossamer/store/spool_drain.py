@@ -22,6 +22,7 @@ from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from ..model.events import EventSink, Spooled, Trouble
 from ..units import many
 from .contract import Archive, RecordStore
+from .erasure import store_batch
 from .spool import Spool
 from .spool_notes import SpoolNotes
 from .waiting import Waiting
@@ -133,6 +134,14 @@ class Drain:
             await self._renew(True)
         self._tell_stored()
 
+    async def search(self) -> None:
+        """Adopt now what dead processes left on this disk, and remove the notes of files that are gone."""
+        await self._spool.adopt()
+        if self.waiting:
+            self.emptied.clear()
+            self._arrived.set()
+        await self._renew(True)
+
     def hurry(self) -> None:
         """The process is about to end: do not wait for a state that does not answer."""
         self._leaving = True
@@ -151,7 +160,7 @@ class Drain:
         """Store results whose pages are archived. Raises what the record store raises."""
         self._trying = True
         try:
-            counts = await self._records.save([one.result for one in batch])
+            counts = await store_batch(self._records, self._archive, batch)
         except AWAY:
             self.records_failed()
             raise

@@ -66,7 +66,9 @@ class SpoolFile:
             try:
                 file = cls._locked(path)
                 # A process that starts now may take the fresh file for a dead one's; then the next name is tried.
-                if file is not None and path.exists():
+                if file is None:
+                    continue
+                if path.exists():
                     sql = file._sql
                     sql.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                     sql.execute(f"PRAGMA user_version = {FORMAT}")
@@ -75,6 +77,7 @@ class SpoolFile:
                     file.size = file._used()
                     sync_folder(folder)
                     return file
+                file.close()
             except BaseException:
                 with suppress(OSError):
                     path.unlink()
@@ -118,19 +121,23 @@ class SpoolFile:
 
     @classmethod
     def _locked(cls, path: Path) -> SpoolFile | None:
-        """The open file, in a transaction that locks it for as long as it is open; None if another process has it."""
-        sql = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
-        )
+        """The open file, in a transaction that locks it for as long as it is open; None if another process has it, or
+        has just deleted it."""
+        sql = None
         try:
+            sql = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None,
+                check_same_thread=False,
+            )  # fmt: skip
             for pragma in ("trusted_schema = OFF", "locking_mode = EXCLUSIVE", "synchronous = FULL",
                            "journal_mode = PERSIST", "secure_delete = OFF"):  # fmt: skip
                 sql.execute(f"PRAGMA {pragma}")
             sql.execute("BEGIN EXCLUSIVE")
             return cls(path, sql)
         except sqlite3.DatabaseError as error:
-            sql.close()
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            if sql is not None:
+                sql.close()
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY or not path.exists():
                 return None
             raise
 

@@ -4,22 +4,19 @@ What it does: a result is spooled, then noted, then its task is settled. So no t
 unknown to other machines: while a note names a job, it is not ended, and none of its records is marked as gone.
 How it fails: Transient, if the state does not answer; then the task must not be settled. How it recovers: the note is
 always rewritten as a whole, so that a repeated or late write does no harm. If the process dies, its notes and its files
-stay; the process that adopts a file writes its note from then on. A removed note that reappears in a
-state which lost its last second is removed again: no file names it any more.
+stay; the process that adopts a file writes its note from then on. A removed note that reappears in a state which
+lost its last second is removed by any process of that disk: its file is not there any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections import deque
 from collections.abc import Collection
 
 from ..clock import Clock
 from .contract import SpoolBook, SpoolNote
 from .spool import Spool
-
-REMEMBERED = 100  # notes that were taken away, of one process
 
 
 class SpoolNotes:
@@ -31,7 +28,6 @@ class SpoolNotes:
         self._clock = clock
         self._worker = worker
         self._named: frozenset[str] = frozenset()  # jobs in the note that is certainly stored
-        self._gone: deque[str] = deque(maxlen=REMEMBERED)  # removed notes
         self._lock = asyncio.Lock()  # so that writes are in the order of reads
 
     async def ensure(self, jobs: Collection[str]) -> None:
@@ -41,12 +37,19 @@ class SpoolNotes:
                 await self._write()
 
     async def renew(self) -> None:
-        """Update the note; remove it if nothing waits any more. Raises Transient."""
+        """Update the note; remove it if nothing waits any more, and notes of this disk whose files are gone. Raises
+        Transient."""
         async with self._lock:
             await self._write()
+            if not (disk := await self._spool.disk()):
+                return
+            # The notes first, and then the files: a file is older than its note.
+            ours = (socket.gethostname(), disk)
+            noted = [note.name for note in await self._book.notes() if (note.host, note.disk) == ours]
+            await self._book.take_away(await self._spool.missing(noted))
 
     async def _write(self) -> None:
-        held = self._spool.contents()
+        held, disk = self._spool.contents(), await self._spool.disk()
         self._named = frozenset()
         for file in held:
             if file.results:
@@ -55,17 +58,14 @@ class SpoolNotes:
                         name=file.name,
                         host=socket.gethostname(),
                         folder=str(self._spool.folder.absolute()),
+                        disk=disk,
                         worker=self._worker,
                         results=file.results,
                         bytes=file.bytes,
                         noted_at=self._clock.now(),
                     )
                 )
-        done = [file.name for file in held if not file.results]
-        used = {file.name for file in held if file.results}
-        if gone := [*(name for name in self._gone if name not in used), *done]:
-            await self._book.take_away(gone)  # again: a state that lost its last second may have them again
-        if done:
+        if done := [file.name for file in held if not file.results]:
+            await self._book.take_away(done)
             await self._spool.unnoted(done)
-            self._gone.extend(done)
         self._named = frozenset(job for file in held for job in file.results)

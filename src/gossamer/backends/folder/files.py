@@ -37,6 +37,15 @@ class FolderFiles:
         except OSError as error:
             raise translate(error, self._root) from error
 
+    async def erase_file(self, sha256: str) -> bool:
+        try:
+            await asyncio.to_thread(self._place(sha256).unlink)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise translate(error, self._root) from error
+        return True
+
     async def has_file(self, sha256: str) -> bool:
         try:
             await asyncio.to_thread(os.utime, self._place(sha256))

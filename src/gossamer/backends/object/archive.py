@@ -19,7 +19,7 @@ import os
 import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -30,16 +30,18 @@ from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, Permanent
 from ...model.page import Snapshot
 from ...store.contract import Segment
-from ...store.page_format import PagePacker, unpack_page
+from ...store.page_format import PagePacker, blank_frame, frames_in, unpack_page
 from .bucket import (
     BucketAddress,
     beyond_end,
     connect,
     demand_keys,
+    make_bucket,
     missing,
     parse_address,
     refused_at_start,
     unavailable,
+    without_bucket,
 )
 from .files import ObjectFiles
 
@@ -63,20 +65,28 @@ async def open_object_archive(
 ) -> AsyncIterator[ObjectArchive]:
     """Open the archive at `s3://bucket/prefix?endpoint=...&region=...` (bucket.py), and check that it answers.
 
-    Raises Misconfigured (address, bucket, key, region), MissingExtra, BackendUnavailable.
+    With `create=true` a missing bucket is made. Raises Misconfigured (address, bucket, key, region), MissingExtra,
+    BackendUnavailable.
     """
     place = parse_address(address, os.environ)
     demand_keys(place, os.environ)
     store = connect(place)
-    try:
-        await anext(aiter(store.list(chunk_size=1)), None)  # listing one name proves enough
-    except Exception as error:
-        raise refused_at_start(error, place) from error
+    await _check(store, place, create=place.create)
     archive = ObjectArchive(store, place, level=level, writer=writer, clock=clock or SystemClock())
     try:
         yield archive
     finally:
         archive.close()
+
+
+async def _check(store: S3Store, place: BucketAddress, *, create: bool) -> None:
+    try:
+        await anext(aiter(store.list(chunk_size=1)), None)  # listing one name proves enough
+    except Exception as error:
+        if not (create and without_bucket(error)):
+            raise refused_at_start(error, place) from error
+        await make_bucket(place)
+        await _check(store, place, create=False)
 
 
 class ObjectArchive(ObjectFiles):
@@ -182,6 +192,27 @@ class ObjectArchive(ObjectFiles):
         if len(frame) < length:
             raise Permanent(f"The archived page {ref} lies beyond the end of its object: replaced or truncated.")
         return frame
+
+    async def erase(self, refs: Sequence[str]) -> int:
+        objects: dict[str, list[tuple[int, int]]] = {}
+        for match in filter(None, map(_REF.fullmatch, refs)):
+            objects.setdefault(match[1], []).append((int(match[2]), int(match[3])))
+        erased = 0
+        for key, frames in objects.items():
+            with suppress(Permanent):  # pruned meanwhile
+                content = bytearray(await self.read_segment(key))
+                whole = [(offset, length) for offset, length in frames if offset + length <= len(content)]
+                for offset, length in whole:
+                    content[offset : offset + length] = blank_frame(length)
+                try:
+                    if next(frames_in(bytes(content)), None) is None:
+                        await self._store.delete_async(key)
+                    else:
+                        await self._store.put_async(key, bytes(content), use_multipart=False)
+                except Exception as error:
+                    raise unavailable(error, self._place) from error
+                erased += len(whole)
+        return erased
 
     async def size(self) -> int:
         try:

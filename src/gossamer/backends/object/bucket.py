@@ -5,6 +5,7 @@ the client's errors.
     region      default: AWS_REGION or AWS_DEFAULT_REGION
     path_style  true (the default) for endpoint/bucket/key; false if the endpoint's host already names the bucket
     allow_http  true sends pages unencrypted over the network; a loopback endpoint needs no permission
+    create      true makes the bucket of an archive where there is none; it is never made unasked
 
 Keys are never in the address, which is printed and logged: they come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
 AWS_SESSION_TOKEN, from the files named by AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE, or from the role of
@@ -37,7 +38,7 @@ RETRIES = 2
 RETRY_WITHIN = timedelta(seconds=10)
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
-_OPTIONS = ("endpoint", "region", "path_style", "allow_http")
+_OPTIONS = ("endpoint", "region", "path_style", "allow_http", "create")
 # The first that is set counts, as in Amazon's own tools.
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _KEY_NAMES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -54,6 +55,7 @@ class BucketAddress(msgspec.Struct, frozen=True, kw_only=True):
     region: str | None
     path_style: bool | None
     plain_http: bool
+    create: bool = False
 
     def __str__(self) -> str:
         place = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
@@ -85,6 +87,7 @@ def parse_address(address: str, environment: Mapping[str, str]) -> BucketAddress
         region=options.get("region") or _first(environment, _REGION_VARIABLES),
         path_style=_yes_no(options, "path_style"),
         plain_http=_plain_http(endpoint, _yes_no(options, "allow_http") or False) if endpoint else False,
+        create=_yes_no(options, "create") or False,
     )
 
 
@@ -203,6 +206,32 @@ def connect(place: BucketAddress) -> S3Store:
         raise refused_at_start(error, place) from error
 
 
+async def make_bucket(place: BucketAddress) -> None:
+    """Make the bucket; one that is there already is left alone. Raises StoreRefused, BackendUnavailable."""
+    import aiohttp
+    from obstore import sign
+    from yarl import URL
+
+    bare = msgspec.structs.replace(place, prefix="")
+    # The client has no call for this, but signs it. Amazon wants the region in words, too, unless it is its first one.
+    body = "" if place.region in (None, "us-east-1") else _LOCATED.format(region=place.region)
+    within = aiohttp.ClientTimeout(ANSWER_WITHIN.total_seconds())
+    try:
+        url = URL(sign(connect(bare), "PUT", "", ANSWER_WITHIN), encoded=True)
+        async with aiohttp.ClientSession(timeout=within) as session, session.put(url, data=body) as answer:
+            if answer.status not in (200, 409):  # 409: another process was quicker, or the name is somebody else's
+                told = (await answer.content.read(2000)).decode(errors="replace")
+                raise OSError(f"status code: {answer.status} {told}")
+    except (OSError, aiohttp.ClientError) as error:  # a time-out is an OSError, too
+        raise refused_at_start(error, place) from error
+
+
+_LOCATED = (
+    '<CreateBucketConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+    "<LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+)
+
+
 # -- translating the client's errors: the only place that reads its messages -------------------------------------
 
 # The client distinguishes most failures only in its text: the S3 error code (`<Code>NoSuchBucket</Code>`) and the
@@ -232,6 +261,10 @@ _REMEDIES = {
 def missing(error: Exception) -> bool:
     """True if the object does not exist, but its bucket does."""
     return isinstance(error, FileNotFoundError) and _code(error) != "NoSuchBucket"
+
+
+def without_bucket(error: Exception) -> bool:
+    return _code(error) == "NoSuchBucket"
 
 
 def beyond_end(error: Exception) -> bool:

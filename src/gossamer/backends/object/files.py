@@ -48,6 +48,15 @@ class ObjectFiles:
             raise unavailable(error, self._place) from error
         return True
 
+    async def erase_file(self, sha256: str) -> bool:
+        if not await self.has_file(sha256):
+            return False
+        try:
+            await self._store.delete_async(_key(sha256))
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+        return True
+
     async def has_file(self, sha256: str) -> bool:
         key = _key(sha256)
         try:

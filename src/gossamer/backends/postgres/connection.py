@@ -48,6 +48,9 @@ SELECT current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS is
 """
 
 
+VACUUM_SECONDS = 3600  # at most, for a table
+
+
 class Collision(Exception):
     """Raised inside a transaction: another one wrote the same row first. The work must be repeated."""
 
@@ -60,11 +63,20 @@ class Session:
         self._schema = schema
 
     async def rows(self, sql: str, *values: Any) -> list[Row]:
-        found: list[Row] = await self._connection.fetch(qualified(sql, self._schema), *values)
+        found: list[Row] = await self._connection.fetch(with_schema(sql, self._schema), *values)
         return found
 
-    async def run(self, sql: str, *values: Any) -> None:
-        await self._connection.execute(qualified(sql, self._schema), *values)
+    async def run(self, sql: str, *values: Any) -> int:
+        """Return how many rows were changed."""
+        *_, changed = (await self._connection.execute(with_schema(sql, self._schema), *values)).split()
+        return int(changed) if changed.isdecimal() else 0
+
+    async def define(self, sql: str) -> None:
+        """Run a statement as it is: an @ in it means nothing."""
+        await self._connection.execute(sql)
+
+    async def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        await self._connection.executemany(with_schema(sql, self._schema), rows)
 
 
 class PostgresDatabase:
@@ -77,7 +89,7 @@ class PostgresDatabase:
     async def rows(self, sql: str, *values: Any) -> list[Row]:
         """Read in one statement. Raises BackendUnavailable and other translated errors."""
         try:
-            found: list[Row] = await self.pool.fetch(qualified(sql, self.address.schema), *values)
+            found: list[Row] = await self.pool.fetch(with_schema(sql, self.address.schema), *values)
         except DRIVER_ERRORS as error:
             raise translate_at_work(error, self.address.place) from error
         return found
@@ -97,6 +109,25 @@ class PostgresDatabase:
         raise BackendUnavailable(
             f"{self.address.place}: {MAX_TRIES} tries collided with other writers. Try again later."
         ) from collision
+
+    async def vacuum(self, tables: Sequence[str], *, rewrite: bool) -> str:
+        """Remove deleted rows from the tables; return what may be left. With `rewrite`, tables are written anew, and
+        nobody else can use them meanwhile."""
+        how = "VACUUM (FULL, ANALYZE)" if rewrite else "VACUUM"
+        try:
+            async with self.pool.acquire() as connection:
+                for table in tables:
+                    await connection.execute(
+                        with_schema(f"{how} @{table}", self.address.schema), timeout=VACUUM_SECONDS
+                    )
+                with suppress(asyncpg.PostgresError):  # only some users may
+                    await connection.execute("CHECKPOINT")
+        except DRIVER_ERRORS as error:
+            raise translate_at_work(error, self.address.place) from error
+        log = "The write-ahead log of PostgreSQL, its replicas and archived logs"
+        if rewrite:
+            return f"{log} hold it until they are recycled."
+        return f"Free space in the files of PostgreSQL is overwritten with time (--rewrite does it now). {log} as well."
 
     @asynccontextmanager
     async def as_of_now(self) -> AsyncIterator[PostgresDatabase]:
@@ -128,7 +159,7 @@ class _Snapshot(PostgresDatabase):
 
 
 @lru_cache(maxsize=512)
-def qualified(sql: str, schema: str) -> str:
+def with_schema(sql: str, schema: str) -> str:
     """The statement with the schema before each table, explicit because poolers do not keep a search path."""
     return _TABLE.sub(lambda found: f"{quoted(schema)}.{found[1]}", sql)
 

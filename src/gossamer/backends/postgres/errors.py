@@ -7,6 +7,7 @@ from socket import gaierror
 
 import asyncpg
 
+from ...clock import certificate_out_of_time
 from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured, Permanent, StoreRefused
 
 ELSEWHERE = "set records = 'postgresql://...' to another one in gossamer.toml"
@@ -112,6 +113,8 @@ def _by_class(error: asyncpg.PostgresError, place: str) -> GossamerError:
 def _no_connection(error: BaseException, place: str) -> GossamerError:
     if isinstance(error, gaierror):
         return BackendUnavailable(f"{place}: the name of the host is not known. Check its spelling, or {ELSEWHERE}.")
+    if words := certificate_out_of_time(error):  # the server is right, and may be soon: no wrong setting
+        return BackendUnavailable(f"{place} cannot be trusted: {words}")
     if isinstance(error, ssl.SSLError):
         return StoreRefused(f"{place}: no secure connection ({error.reason}). Check sslmode and sslrootcert.")
     if isinstance(error, ConnectionRefusedError):

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
-from ...model.figures import MINUTE, NOTHING, Figures, counted, summed
+from ...model.figures import MINUTE, NOTHING, Figures, counted, sum_figures
 from ...model.record import PageResult
 from ...store.contract import FigurePart, Measured
 from ...store.figure_rules import (
@@ -25,11 +25,11 @@ from ...store.figure_rules import (
     STAYS_OPEN,
     TEN_MINUTES,
     figures_text,
-    in_order,
     read_figures,
     reader_of,
-    rolled_up,
+    roll_up_figures,
     rows_for,
+    sort_measured,
     total_of,
 )
 from .connection import PostgresDatabase, Session
@@ -89,7 +89,7 @@ class Count:
         self.start, self.writer, self.text = 0, "", ""
         if len(self._added) == 1 and (start := next(iter(self._added))) in sheet.minutes:
             writer, figures = sheet.minutes[start]
-            whole = summed([figures, self._added[start]])
+            whole = sum_figures([figures, self._added[start]])
             self._minutes[start] = (writer, whole)
             self.start, self.writer, self.text = start, writer, figures_text(whole)
 
@@ -102,7 +102,7 @@ class Count:
         added = self._added if len(new) == len(self._results) else counted(new, self._now)
         for start, figures in added.items():
             writer, held = self._minutes.get(start, ("", NOTHING))
-            whole = summed([held, figures])
+            whole = sum_figures([held, figures])
             if writer and await session.rows(_REWRITE, start, writer, figures_text(whole)):
                 self._minutes[start] = (writer, whole)
                 continue
@@ -149,7 +149,7 @@ class FigureSheets:
             wanted = sorted(rows_for((start for start, _ in sheets), (start for start, _ in minutes), now))
             found = await session.rows(_READ_ROWS, [span for span, _ in wanted], [start for _, start in wanted])
             held = {(row["span"], row["start"]): read_figures(row["figures"]) for row in found}
-            rows = rolled_up(held, sheets, minutes, now=now, most_domains=self._most_domains)
+            rows = roll_up_figures(held, sheets, minutes, now=now, most_domains=self._most_domains)
             spans, starts = [span for span, _ in rows], [start for _, start in rows]
             await session.run(_WRITE_ROWS, spans, starts, [figures_text(figures) for figures in rows.values()])
         await session.run(_FORGET, int(now - KEEP_TEN_MINUTES))
@@ -157,7 +157,7 @@ class FigureSheets:
     async def between(self, since: float, until: float, part: FigurePart | None) -> list[Measured]:
         rows = await self._database.rows(_BETWEEN, int(-(-since // 1)), int(-(-until // 1)))
         read = reader_of(part)
-        return in_order((row["span"], row["start"], read(row["figures"])) for row in rows)
+        return sort_measured((row["span"], row["start"], read(row["figures"])) for row in rows)
 
     async def total(self) -> Figures:
         rows = await self._database.rows(_TOTAL)

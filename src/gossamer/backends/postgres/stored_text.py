@@ -28,22 +28,23 @@ _UNESCAPED = {"0": "\0", "1": ESCAPE}
 _NOT_JSONB = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 
 
-def stored(text: str) -> str:
+def to_stored(text: str) -> str:
     """The text as it is stored in the table."""
     return _SPECIAL.sub(lambda found: _ESCAPED[found[0]], mend(text))
 
 
 def read(text: str) -> str:
-    """The text as it was before `stored`."""
+    """The text as it was before `to_stored`."""
     return _ESCAPE_PAIR.sub(lambda found: _UNESCAPED[found[1]], text) if ESCAPE in text else text
 
 
 def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
-    """The results with all their texts as `stored`; the same objects if no text needs it, which is the usual case."""
+    """The results with all their texts as `to_stored` makes them; the same objects if no text needs it, which
+    is the usual case."""
     whole = texts_of(results)
     if "\0" not in whole and ESCAPE not in whole and is_utf8(whole):
         return results
-    return [with_texts(result, stored) for result in results]
+    return [with_texts(result, to_stored) for result in results]
 
 
 def identity_of(*texts: str) -> bytes:

@@ -16,7 +16,7 @@ from .connection import Server
 from .keys import JOB_KEYS, Keyspace
 
 if TYPE_CHECKING:
-    from .jobs import JobRow
+    from .jobs import StoredJob
 
 DROP_AT_ONCE = 250  # URLs; a longer script would block other workers
 DROP_AT_FIRST = 50  # besides the leased ones, in the step that gives a job up: there may be many such jobs
@@ -27,13 +27,13 @@ UNAWARE = -1  # the answer of a shard that does not yet know that the job was gi
 class Rows(Protocol):
     """What the cleanup needs from RedisJobs."""
 
-    async def find_row(self, job: str) -> JobRow | None: ...
+    async def find_row(self, job: str) -> StoredJob | None: ...
 
     async def remind_shards(self, job: str) -> bool: ...
 
-    async def tell_of(self, job: str) -> JobRow: ...
+    async def tell_of(self, job: str) -> StoredJob: ...
 
-    async def is_known_to_shards(self, row: JobRow) -> bool: ...
+    async def is_known_to_shards(self, row: StoredJob) -> bool: ...
 
     async def note_cleared(self, job: str, finished_at: str) -> None: ...
 
@@ -86,7 +86,7 @@ class JobCleanup:
         await self._server.call("SREM", self._forgetting, forgotten)
         return True
 
-    async def _drop_some(self, row: JobRow, at_once: int) -> bool:
+    async def _drop_some(self, row: StoredJob, at_once: int) -> bool:
         """Drop some open URLs of a job that was given up, and free their slots. True if none is left, or the job runs
         again; then the job is no longer listed in `dropping`."""
         if row.given_up:

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...clock import certificate_out_of_time
 from ...errors import BackendUnavailable, GossamerError, Misconfigured, MissingExtra, StoreRefused
 from ...process import limits as openfiles
 
@@ -39,7 +40,7 @@ MAX_CONNECTIONS = 16  # per process; further calls wait for a free one
 SHARED_PARTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("add", "settle", "resolve"), ("clock", "prelude", "admission")),
     **dict.fromkeys(("open_job", "change_job", "settle_tick"), ("clock", "jobs")),
-    **dict.fromkeys(("lead", "seed_lease", "exits_report", "exits_use", "exits_renew"), ("clock",)),
+    **dict.fromkeys(("lead", "seed_lease", "proxies_report", "proxies_use", "proxies_renew"), ("clock",)),
     **dict.fromkeys(("address_turn", "shelf_commit"), ("clock",)),
     **dict.fromkeys(("resign", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back"), ()),
     "read_book": (),
@@ -340,6 +341,8 @@ def _unreachable(where: str, error: Exception) -> str:
         return f"Redis at {where} does not answer."
     if openfiles.were_used_up(error):
         return openfiles.remedy()
+    if words := certificate_out_of_time(error):
+        return f"Redis at {where} cannot be trusted: {words}"
     return (
         f"Redis at {where} cannot be reached ({_first_line(error)}). "
         "Start it, or set state = 'sqlite:///...' in gossamer.toml."

@@ -21,7 +21,7 @@ from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState
 from . import rows
 from .admission import ADD_AT_ONCE, KnownJob, ShardAdmission, admission_terms, total
 from .connection import Server
-from .jobs import JobRow, RedisJobs
+from .jobs import RedisJobs, StoredJob
 from .keys import Keyspace
 
 CHUNK = 500
@@ -32,7 +32,7 @@ class Dead(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter with its shard, its job and its row."""
 
     shard: int
-    job: JobRow
+    job: StoredJob
     row: rows.Row
     number: int
 
@@ -147,7 +147,7 @@ class RedisDeadLetters:
         return answer
 
     async def _revive(self, which: DeadFilter, how: str) -> int:
-        groups: dict[tuple[int, int], tuple[JobRow, list[bytes]]] = {}
+        groups: dict[tuple[int, int], tuple[StoredJob, list[bytes]]] = {}
         async for one in self._find_dead(which):
             groups.setdefault((one.job.number, one.shard), (one.job, []))[1].append(one.row.fingerprint)
         changed = 0
@@ -193,7 +193,7 @@ class RedisDeadLetters:
                             times.append(row.changed)
                         yield one
 
-    async def _with_letters(self, jobs: Sequence[JobRow], shards: Sequence[int]) -> set[tuple[int, int]]:
+    async def _with_letters(self, jobs: Sequence[StoredJob], shards: Sequence[int]) -> set[tuple[int, int]]:
         """The jobs that have letters, each with the shard: most have none, and are not queried one by one."""
         found: set[tuple[int, int]] = set()
         for shard in shards:
@@ -315,6 +315,7 @@ def _fits(which: DeadFilter, number: int, row: rows.Row) -> bool:
     """Whether the row matches the filter, apart from its site."""
     return (
         (which.id is None or number == which.id)
+        and (which.among is None or number in which.among)
         and (which.url is None or url_of(row) == which.url)
         and (which.reason is None or row.reason == which.reason or row.reason.startswith(f"{which.reason}-"))
         and (which.message is None or which.message in row.message)

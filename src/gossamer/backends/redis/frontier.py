@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ...errors import BackendUnavailable, LeaseLost, Misconfigured
-from ...frontier.away import AwayTerms, SiteFailure, Verdict
+from ...frontier.away import AwayTerms, AwayVerdict, SiteFailure
 from ...frontier.contract import NO_STATS, Added, LeaseBatch, redirect_reason
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
@@ -26,7 +26,7 @@ from .admission import ADD_AT_ONCE, KnownJob, ShardAdmission, admission_terms, t
 from .connection import Server, out_of_memory
 from .jobs import RedisJobs
 from .keys import Keyspace
-from .leasing import LeaseRequest, OrphanRounds, TaskDispatcher
+from .leasing import LeaseRequest, OrphanRounds, RedisTaskDispatcher
 
 COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
 LOST, STARVED = -1, -2  # answers of settle.lua
@@ -56,7 +56,7 @@ class RedisFrontier:
         self._admission = admission
         self.job, self.packed = admission.job, admission.packed
         self._batchers: dict[tuple[str, int], CallBatcher] = {}
-        self.dispatcher = TaskDispatcher(
+        self.dispatcher = RedisTaskDispatcher(
             server,
             keys,
             jobs,
@@ -202,8 +202,17 @@ class RedisFrontier:
     async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta, worker: str = "") -> bool:
         asked = "" if interval is None else interval.total_seconds()
         keys = self._keys.of_job(self._keys.shard_of(site), 0)
-        held = await self._server.run("slow_down", keys, self._server.now(), site, rest.total_seconds(), asked, worker)
+        held, _ = await self._server.run(
+            "slow_down", keys, self._server.now(), site, rest.total_seconds(), asked, worker
+        )
         return bool(held)
+
+    async def clear(self, site: str, rest: timedelta) -> int:
+        keys = self._keys.of_job(self._keys.shard_of(site), 0)
+        _, in_progress = await self._server.run(
+            "slow_down", keys, self._server.now(), site, rest.total_seconds(), "", ""
+        )
+        return int(in_progress)
 
     async def too_often(self, site: str, *, rest: timedelta, worker: str = "") -> timedelta | None:
         ours = self._terms_for(site).spacing(None)
@@ -213,7 +222,7 @@ class RedisFrontier:
         )
         return timedelta(seconds=float(learned)) if learned else None
 
-    async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> Verdict:
+    async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> AwayVerdict:
         counts, pause, over, since = await self._site_away(
             site,
             failure.host,
@@ -222,7 +231,9 @@ class RedisFrontier:
             *(length.total_seconds() for length in (terms.base, terms.cap, terms.patience)),
             terms.probes,
         )
-        return Verdict(counts=bool(counts), pause=timedelta(seconds=float(pause)), over=bool(over), since=float(since))
+        return AwayVerdict(
+            counts=bool(counts), pause=timedelta(seconds=float(pause)), over=bool(over), since=float(since)
+        )
 
     async def site_back(self, site: str) -> None:
         await self._site_away(site)

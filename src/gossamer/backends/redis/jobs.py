@@ -45,7 +45,7 @@ JOBS_AT_ONCE = 100
 NUMBER_DIGITS = 12  # of a job's number in the keys `named` and `listed`, as lua/jobs.lua writes it
 
 
-class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as stored in the book. Numbers that JSON in Lua would round are texts."""
 
     number: int
@@ -101,7 +101,7 @@ def read_drops(*shards: dict[bytes, bytes]) -> dict[str, int]:
     return {reason: count for reason, count in sorted(sums.items()) if count}
 
 
-read_job = msgspec.json.Decoder(JobRow).decode
+read_job = msgspec.json.Decoder(StoredJob).decode
 
 
 class RedisJobs:
@@ -235,7 +235,7 @@ class RedisJobs:
         forgotten = 0
         for job in jobs:
             row = await self.find_row(job)
-            if row is None or await self._in_hand(row.number):
+            if row is None or await self._in_progress(row.number):
                 continue
             if not await self.change(job, "forget", "owned" if row.admission().owner else ""):
                 continue
@@ -257,10 +257,10 @@ class RedisJobs:
         return (await self.row(job)).admission()
 
     async def counts(self, job: str) -> JobCounts:
-        found = await self.standings([job])
+        found = await self.counts_of([job])
         return found[job][0] if found else JobCounts()
 
-    async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
+    async def counts_of(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
         found: dict[str, tuple[JobCounts, bool]] = {}
         for start in range(0, len(jobs), JOBS_AT_ONCE):
             some = jobs[start : start + JOBS_AT_ONCE]
@@ -290,19 +290,19 @@ class RedisJobs:
         )
         return [counts[start : start + keys.shards] for start in range(0, len(counts), keys.shards)]
 
-    async def row(self, job: str) -> JobRow:
+    async def row(self, job: str) -> StoredJob:
         """Raises Permanent for an unknown job."""
         found = await self.find_row(job)
         if found is None:
             raise Permanent(f"There is no job {job!r}. `gossamer status` lists the jobs.")
         return found
 
-    async def rows(self) -> list[JobRow]:
+    async def rows(self) -> list[StoredJob]:
         """Every job, newest first."""
         answer = await self.server.call("HVALS", self.keys.book("jobs"))
         return sorted((read_job(text) for text in answer), key=lambda row: -row.number)
 
-    async def running_rows(self) -> list[JobRow]:
+    async def running_rows(self) -> list[StoredJob]:
         """Every unfinished job, oldest first."""
         ids = await self.server.call("HVALS", self.keys.book("running"))
         texts = await self.server.call("HMGET", self.keys.book("jobs"), *ids) if ids else []
@@ -313,7 +313,7 @@ class RedisJobs:
         """Tell the shards the state of a job from the book, which decides if they differ. True while it runs."""
         return (await self.tell_of(job)).state == JobState.RUNNING
 
-    async def tell_of(self, job: str) -> JobRow:
+    async def tell_of(self, job: str) -> StoredJob:
         """As `remind_shards`; returns the row that they were told."""
         row = await self.row(job)
         while True:
@@ -324,7 +324,7 @@ class RedisJobs:
                 return now
             row = now  # the job changed meanwhile, and the older state may have been written last
 
-    async def is_known_to_shards(self, row: JobRow) -> bool:
+    async def is_known_to_shards(self, row: StoredJob) -> bool:
         """Whether all shards know the state of a job that the book has."""
         told = await self._of_all_shards(row.number, "meta", ("state", "paused"))
         return all((state, paused == b"1") == (row.word.encode(), row.paused) for state, paused in told)
@@ -345,7 +345,7 @@ class RedisJobs:
     async def close(self) -> None:
         await self.cleanup.close()
 
-    async def find_row(self, job: str) -> JobRow | None:
+    async def find_row(self, job: str) -> StoredJob | None:
         text = await self.server.call("HGET", self.keys.book("jobs"), job)
         return read_job(text) if text else None
 
@@ -363,7 +363,7 @@ class RedisJobs:
         shards = await self._of_all_shards(number, "counts", ("queued", "waiting", "leased"))
         return sum(int(count or 0) for counts in shards for count in counts)
 
-    async def _in_hand(self, number: int) -> bool:
+    async def _in_progress(self, number: int) -> bool:
         """Whether URLs of the job are leased, so that it holds slots of sites."""
         return any(int(leased or 0) for (leased,) in await self._of_all_shards(number, "counts", ("leased",)))
 
@@ -372,7 +372,7 @@ class RedisJobs:
         shards = await self._of_all_shards(number, "counts", ("redirected", "done", "unchanged", "dead", "leased"))
         return sum(sum(int(count or 0) for count in pages) - int(redirected or 0) for redirected, *pages in shards)
 
-    async def _running(self, name: str) -> JobRow | None:
+    async def _running(self, name: str) -> StoredJob | None:
         job = await self.server.call("HGET", self.keys.book("running"), name)
         return await self.find_row(job.decode()) if job else None
 
@@ -469,6 +469,10 @@ class RedisSeedBook:
                 "seed_lease", self._keys(job), self._server.now(), "claim", job, worker, duration.total_seconds()
             )
         )
+
+    async def holder(self, job: str) -> str | None:
+        found: bytes = await self._server.run("seed_lease", self._keys(job), self._server.now(), "holder", job)
+        return found.decode() or None
 
     async def release(self, job: str, worker: str) -> None:
         await self._server.run("seed_lease", self._keys(job), self._server.now(), "release", job, worker)

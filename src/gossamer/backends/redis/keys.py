@@ -20,27 +20,26 @@ of one shard are on one node, so that a script may touch them together; shards m
     gossamer:{P}:sown:I         set     sites found in the source of the job with the id I
     gossamer:{P}:troubles       hash    id of a job -> what was wrong with its source
     gossamer:{P}:workers        hash    worker -> JSON: its last heartbeat
-    gossamer:{P}:drains         hash    worker -> 1: an operator wants it to drain
-    gossamer:{P}:orders         hash    site -> JSON: an operator's order
+    gossamer:{P}:drains         hash    worker -> what an operator wants: drain, restart
     gossamer:{P}:shelf:K        hash    shelf (model/shelf.py), kind K: key -> packed row: stamp, end, time, value
     gossamer:{P}:shelf:K:at     zset    keys of kind K, by the time by which they are listed
     gossamer:{P}:shelf:K:until  zset    keys of kind K, by the time they expire
     gossamer:{P}:learned_routes hash    site that blocks -> JSON: the route at which its pages start, and why
-    gossamer:{P}:budgets        hash    budget -> tokens spent, in billionths, as decimal digits
-    gossamer:{P}:pools          set     names of proxy pools whose exits were used
-    gossamer:{P}:exits:N        hash    pool N: exit -> packed: its health, until when it rests
-    gossamer:{P}:exits-changed:N     zset    pool N: exits, by the time of their last report
-    gossamer:{P}:exit-sites:N   hash    pool N: exit, a zero byte, site that refused it -> packed: how it fares there
-    gossamer:{P}:exit-sites-changed:N  zset  pool N: those, by the time of their last report
+    gossamer:{P}:budgets        hash    budget -> credits spent, in billionths, as decimal digits
+    gossamer:{P}:pools          set     names of proxy pools whose proxies were used
+    gossamer:{P}:proxies:N        hash    pool N: proxy -> packed: its health, until when it rests
+    gossamer:{P}:proxies-changed:N     zset    pool N: proxies, by the time of their last report
+    gossamer:{P}:proxy-sites:N   hash    pool N: proxy, a zero byte, site that refused it -> packed: how it fares there
+    gossamer:{P}:proxy-sites-changed:N  zset  pool N: those, by the time of their last report
     gossamer:{P}:sessions:N     hash    pool N: lasting session of a gateway -> how often it was banned
     gossamer:{P}:sessions-changed:N  zset    pool N: those sessions, by the time of their last ban
-    gossamer:{P}:used:F         zset    exits that page F has tried in vain, by the time they expire; expires
+    gossamer:{P}:used:F         zset    proxies that page F has tried in vain, by the time they expire; expires
     gossamer:{P}:lock:J         string  held briefly, when a page limit applies across shards
 
     gossamer:{P.S}:shard        hash    counters: sites (last number given), freed (last sequence); the run of the
                                         server that wrote last, and when tasks may be handed out after its restart
     gossamer:{P.S}:sites        hash    site number -> packed: bucket, rest, crawl-delay, slots in use, holder, name,
-                                        the turns of jobs there, an operator's order
+                                        the turns of jobs there
     gossamer:{P.S}:numbers      hash    site name -> site number
     gossamer:{P.S}:parked       set     sites with a queue that waits for a slot
     gossamer:{P.S}:freed        zset    sites with a freed slot for which a queue waited, by sequence
@@ -76,7 +75,7 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import blake2b
 
-SEED_KEYS = ("sowing", "troubles")  # of the book, by job: the lease to read its source, and what was wrong with it
+SEED_KEYS = ("seed_leases", "troubles")  # of the book, by job: the lease to read its source, and what was wrong with it
 STATS = b"="  # before a name in `counts`
 DROPS = b"!"  # before a reason in `counts`
 SHARD_KEYS = ("shard", "sites", "numbers", "parked", "freed")

@@ -26,7 +26,7 @@ from ...model.task import Lease
 from . import rows
 from .admission import KnownJob
 from .connection import ANSWER_SECONDS, Server
-from .jobs import JobRow, RedisJobs
+from .jobs import RedisJobs, StoredJob
 from .keys import Keyspace
 
 ORPHAN_CHECK = 2.0  # seconds between two checks for dead workers of this machine and abandoned jobs
@@ -86,14 +86,14 @@ class OrphanRounds:
         self._next_at = now + ORPHAN_CHECK
         return True
 
-    def next_in_turn(self, jobs: list[JobRow]) -> list[JobRow]:
+    def next_in_turn(self, jobs: list[StoredJob]) -> list[StoredJob]:
         """The jobs to check now: those after the last checked ones, then from the beginning."""
         jobs.sort(key=lambda row: (row.number <= self._looked_at, row.number))
         self._looked_at = jobs[:OTHERS_AT_ONCE][-1].number if jobs else 0
         return jobs[:OTHERS_AT_ONCE]
 
 
-class TaskDispatcher:
+class RedisTaskDispatcher:
     """Hands out tasks. `is_gone(worker)` is True if the worker's process certainly no longer exists."""
 
     def __init__(
@@ -308,7 +308,7 @@ class TaskDispatcher:
             "" if beyond is None else beyond,
             request.lanes,
             b"".join(
-                _pack_terms(number, self._terms_for(name).under(job.terms.manners)) for number, name, _ in look.ready
+                _pack_terms(number, self._terms_for(name).under(job.terms.politeness)) for number, name, _ in look.ready
             ),
             job.terms.priority,
         )
@@ -371,7 +371,7 @@ def _pack_terms(number: int, terms: SiteTerms) -> bytes:
     interval = -1.0 if terms.interval is None else terms.interval.total_seconds()
     own = -1.0 if terms.own_interval is None else terms.own_interval.total_seconds()
     return struct.pack(
-        ">QdIIdI", number, interval, terms.burst, terms.concurrency or 0, own, terms.own_concurrency or 0
+        ">QdIIdIB", number, interval, terms.burst, terms.concurrency or 0, own, terms.own_concurrency or 0, terms.rests
     )
 
 

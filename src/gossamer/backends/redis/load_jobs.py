@@ -7,20 +7,20 @@ import msgspec
 from ...frontier.state_rows import COUNTERS, DumpedJob
 from ...model.schedule import ScheduleProgress
 from .connection import Server
-from .jobs import JobRow
+from .jobs import StoredJob
 from .keys import DROPS, STATS, Keyspace
 from .schedules import schedule_text
 
 
-async def load_schedule(server: Server, keys: Keyspace, standing: ScheduleProgress) -> None:
-    name, text = standing.schedule.name, schedule_text(standing)
+async def load_schedule(server: Server, keys: Keyspace, progress: ScheduleProgress) -> None:
+    name, text = progress.schedule.name, schedule_text(progress)
     await server.call("HSETNX", keys.book("schedules"), name, text)
     changes = int(await server.call("HGET", keys.book("book"), "changes") or 0)
-    await server.call("HSET", keys.book("book"), "changes", max(changes, standing.version))
+    await server.call("HSET", keys.book("book"), "changes", max(changes, progress.version))
 
 
 async def load_job(server: Server, keys: Keyspace, job: DumpedJob) -> None:
-    row = JobRow(
+    row = StoredJob(
         number=job.number,
         id=job.id,
         name=job.name,

@@ -15,7 +15,7 @@ from ...frontier.queue_values import MOST_COUNTED
 from ...model.task import NO_ROOM_FROM, UrlState, options_of
 from . import rows
 from .dead_letters import RedisDeadLetters, url_of
-from .jobs import JobRow
+from .jobs import StoredJob
 
 AHEAD_COUNTED = 100_000
 DUE_COUNTED = 2_000  # due waiting tasks counted per job and shard
@@ -81,6 +81,8 @@ class RedisQueueView(RedisDeadLetters):
                     reason=reasons.get(which, nothing)[0],
                     due_at=reasons.get(which, nothing)[1],
                     taken_by=names.get(found.latest) if taken else None,
+                    asked=found.crawl_delay,
+                    learned=found.learned,
                 )
             )
         return answer
@@ -96,7 +98,7 @@ class RedisQueueView(RedisDeadLetters):
                 found |= {(shard, number): rows.read_site(one) for number, one in zip(part, packed, strict=True)}
         return found
 
-    async def _waiting_reasons(self, job: JobRow) -> dict[tuple[int, int], tuple[str, float | None]]:
+    async def _waiting_reasons(self, job: StoredJob) -> dict[tuple[int, int], tuple[str, float | None]]:
         """Why tasks wait, by shard and site: the most frequent reason among those that are due first, and when the
         first is due."""
         found: dict[tuple[int, int], Counter[str]] = {}
@@ -200,7 +202,7 @@ class RedisQueueView(RedisDeadLetters):
             found += await self._loads_of(shard, row, now)
         return found
 
-    async def _loads_of(self, shard: int, job: JobRow, now: float) -> list[QueueLoad]:
+    async def _loads_of(self, shard: int, job: StoredJob, now: float) -> list[QueueLoad]:
         sums: dict[tuple[int, int], tuple[int, int]] = {}  # by lane and site
         async for number, packed in self._scan(self._keys.in_shard(shard, f"{job.number}:queues")):
             queued, _, leased = rows.read_load(packed)
@@ -223,13 +225,14 @@ class RedisQueueView(RedisDeadLetters):
                 ready=min(ready, MOST_COUNTED),
                 leased=leased,
                 rest_until=sites[site][0].rest_until,
-                asked=sites[site][0].asks_for(now),
+                asked=sites[site][0].crawl_delay,
+                learned=sites[site][0].learned.now(now),
                 away=sites[site][0].away_since is not None,
             )
             for (lane, site), (ready, leased) in sums.items()
         ]
 
-    async def _due(self, shard: int, job: JobRow, now: float) -> list[rows.Row]:
+    async def _due(self, shard: int, job: StoredJob, now: float) -> list[rows.Row]:
         """Waiting tasks that are due: no worker has asked since."""
         key = self._keys.in_shard(shard, f"{job.number}:waiting")
         due = await self._server.call("ZRANGEBYSCORE", key, "-inf", now, "LIMIT", 0, DUE_COUNTED)
@@ -255,7 +258,9 @@ class RedisQueueView(RedisDeadLetters):
         found = await self._row(self._keys.shard_of(row.tail.parent_site or site), job, row.tail.parent)
         return url_of(found) if found is not None else None
 
-    async def _tell(self, shard: int, site: str, job: JobRow, row: rows.Row, jobs: Mapping[int, JobRow]) -> UrlStory:
+    async def _tell(
+        self, shard: int, site: str, job: StoredJob, row: rows.Row, jobs: Mapping[int, StoredJob]
+    ) -> UrlStory:
         packed = await self._server.call("HGET", self._keys.in_shard(shard, "sites"), row.site)
         politeness, _ = rows.read_site(packed)
         lane = await self._lane(shard, job, row)
@@ -290,19 +295,19 @@ class RedisQueueView(RedisDeadLetters):
             incidents=tuple(incidents),
         )
 
-    async def _lane(self, shard: int, job: JobRow, row: rows.Row) -> int:
+    async def _lane(self, shard: int, job: StoredJob, row: rows.Row) -> int:
         if row.tail is None or not row.tail.fetcher:
             return 0
         lanes = self._keys.in_shard(shard, f"{job.number}:lanes")
         return int(await self._server.call("HGET", lanes, rows.lane_name(row.tail.fetcher)) or 0)
 
-    async def _refused(self, shard: int, job: JobRow, row: rows.Row, lane: int) -> bool:
+    async def _refused(self, shard: int, job: StoredJob, row: rows.Row, lane: int) -> bool:
         """Whether the page's queue waits for a slot of the site."""
         queues = self._keys.in_shard(shard, f"{job.number}:queues")
         packed = await self._server.call("HGET", queues, rows.queue_number(lane, row.site))
         return packed is not None and rows.waits_for_slot(packed)
 
-    async def _ahead(self, shard: int, job: JobRow, row: rows.Row, lane: int) -> int:
+    async def _ahead(self, shard: int, job: StoredJob, row: rows.Row, lane: int) -> int:
         start, place = rows.place_in_queue(row, lane)
         key = self._keys.in_shard(shard, f"{job.number}:queue")
         return min(AHEAD_COUNTED, int(await self._server.call("ZLEXCOUNT", key, b"[" + start, b"(" + place)))

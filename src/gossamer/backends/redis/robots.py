@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...fetch.robots import RobotsEntry
+from ...fetch.robots_shelf import RobotsEntry
 from ...model.url import site_of
 from .connection import Server
 from .keys import Keyspace

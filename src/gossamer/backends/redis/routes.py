@@ -1,6 +1,6 @@
 """Learned routes and budgets, on Redis. Fulfils `RouteBook` and `BudgetBook`; see lua/routes_*.lua.
 
-Both are in one slot. A worker reads them rarely: for a site that blocks, and for requests that cost tokens.
+Both are in one slot. A worker reads them rarely: for a site that blocks, and for requests that cost credits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from ...routing.contract import MOST_PATTERNS, Bound, LearnedRoute
-from ..budget_units import days_before, tokens_in, units_allowed, units_to_give, units_to_take
+from ..budget_units import credits_in, days_before, units_allowed, units_to_give, units_to_take
 from .connection import Server
 from .keys import Keyspace
 
@@ -68,8 +68,8 @@ class RedisBudgetBook:
         self._server = server
         self._key = keys.book("budgets")
 
-    async def take(self, tokens: float, bounds: Sequence[Bound]) -> str | None:
-        units = units_to_take(tokens)
+    async def take(self, credits: float, bounds: Sequence[Bound]) -> str | None:
+        units = units_to_take(credits)
         words: list[str | int] = []
         for bound in bounds:
             room = units_allowed(bound.limit) - units
@@ -79,13 +79,13 @@ class RedisBudgetBook:
         place = int(await self._server.run("routes_take", (self._key,), units, *words))
         return bounds[place - 1].budget if place else None
 
-    async def give_back(self, tokens: float, budgets: Sequence[str]) -> None:
-        units = units_to_give(tokens)
+    async def give_back(self, credits: float, budgets: Sequence[str]) -> None:
+        units = units_to_give(credits)
         if units and budgets:
             await self._server.run("routes_give_back", (self._key,), units, *dict.fromkeys(budgets))
 
     async def spent(self) -> dict[str, float]:
-        return {name: tokens_in(units) for name, units in sorted((await self.units()).items())}
+        return {name: credits_in(units) for name, units in sorted((await self.units()).items())}
 
     async def units(self) -> dict[str, int]:
         """Every budget, in billionths of a token."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ...frontier.contract import NO_STATS, DeadLetter
-from ...frontier.learned_pace import LearnedPace, longest
+from ...frontier.learned_pace import LearnedPace
 from ...model.task import Away, Candidate, DropReason, Lease, Pace, Task, UrlState
 
 STATES = (
@@ -30,8 +30,7 @@ _LEASE = struct.Struct(">16sdiIIIIIdddIddB")
 _SITE = struct.Struct(">dddId")
 _TURNS = struct.Struct(">IIddd")
 _AWAY = struct.Struct(">dddI")
-_ORDER = struct.Struct(">dd")
-_LEARNED = struct.Struct(">dd")
+_LEARNED = struct.Struct(">ddd")
 _AWAY_OF_LEASE = struct.Struct(">dB")
 _SLOTLESS = (4, 5)  # Q_FULL and Q_HELD of prelude.lua
 _QUEUE = struct.Struct(">BiddIIII")
@@ -100,9 +99,10 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     away_reason: str = ""
     learned: LearnedPace = LearnedPace()
 
-    def asks_for(self, now: float) -> float | None:
-        """Seconds between two requests that the site asked for, or that was learned from it."""
-        return longest(self.asked if self.asked >= 0 else None, self.learned.now(now))
+    @property
+    def crawl_delay(self) -> float | None:
+        """Seconds between two requests that the site asked for."""
+        return self.asked if self.asked >= 0 else None
 
 
 _NUMBERS = (
@@ -303,8 +303,8 @@ def read_site(packed: bytes) -> tuple[SiteRow, str]:
     known = place < len(packed)
     answered, away_since, _, strikes = _AWAY.unpack_from(packed, place) if known else (0.0, 0.0, 0.0, 0)
     reason, place = _string(packed, place + _AWAY.size, 2) if known else ("", len(packed))
-    place = (_string(packed, place, 2)[1] if known else place) + _ORDER.size
-    interval, refused_at = _LEARNED.unpack_from(packed, place) if place < len(packed) else (-1.0, 0.0)
+    place = _string(packed, place, 2)[1] if known else place
+    interval, refused_at, between = _LEARNED.unpack_from(packed, place) if place < len(packed) else (-1.0, 0.0, 0.0)
     return SiteRow(
         next_at=next_at,
         rest_until=rest_until,
@@ -316,7 +316,7 @@ def read_site(packed: bytes) -> tuple[SiteRow, str]:
         answered=answered,
         away_since=away_since if strikes else None,
         away_reason=reason if strikes else "",
-        learned=LearnedPace(interval=interval if interval >= 0 else None, refused_at=refused_at),
+        learned=LearnedPace(interval=interval if interval >= 0 else None, refused_at=refused_at, between=between),
     ), name
 
 

@@ -13,7 +13,7 @@ from math import isnan, nan
 
 from ...errors import LeaseLost
 from ...model.schedule import Term
-from ...model.shelf import Change, Drop, Put, ShelfRow, Trim
+from ...model.shelf import Change, DropRow, Put, ShelfRow, Trim
 from .connection import Server
 from .keys import Keyspace
 
@@ -133,7 +133,7 @@ def _words(change: Change, kind: int) -> tuple[str | bytes | int, ...]:
             packed = HEAD.pack(os.urandom(STAMP), change.until or 0.0, time) + change.value
             at = "" if change.at is None else repr(change.at)
             return "put", kind, change.key, ANY if change.expects is None else change.expects, packed, at
-        case Drop():
+        case DropRow():
             return "drop", kind, change.key, ANY if change.expects is None else change.expects, b"", ""
         case Trim():
             return "trim", kind, str(change.keep), ANY, b"", ""

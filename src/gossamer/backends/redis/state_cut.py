@@ -23,7 +23,7 @@ from ...frontier.state_rows import COUNTERS
 from ...model.job import summed_stats
 from ...model.task import UrlState
 from .connection import Server
-from .jobs import JobRow, read_drops, read_stats
+from .jobs import StoredJob, read_drops, read_stats
 from .keys import Keyspace
 from .rows import Row
 
@@ -68,7 +68,7 @@ class JobCut(msgspec.Struct, frozen=True, kw_only=True):
     by_state: dict[str, int]
 
 
-async def cut_job(server: Server, keys: Keyspace, job: JobRow) -> JobCut:
+async def cut_job(server: Server, keys: Keyspace, job: StoredJob) -> JobCut:
     """Raises BackendUnavailable."""
     ticks = server.ticks()
     first = [await _ask(server, keys, job, shard) for shard in range(keys.shards)]
@@ -88,7 +88,7 @@ async def cut_job(server: Server, keys: Keyspace, job: JobRow) -> JobCut:
     )
 
 
-async def require_clock(server: Server, keys: Keyspace, job: JobRow, shard: int, cut: ShardCut) -> None:
+async def require_clock(server: Server, keys: Keyspace, job: StoredJob, shard: int, cut: ShardCut) -> None:
     """Refuse a copy during which the clock of the shard was set back: the times of its rows prove nothing then. Raises
     BackendUnavailable."""
     ticks = server.ticks() - cut.ticks
@@ -101,7 +101,7 @@ async def require_clock(server: Server, keys: Keyspace, job: JobRow, shard: int,
 
 
 async def _ask(
-    server: Server, keys: Keyspace, job: JobRow, shard: int, *, after: float | None = None
+    server: Server, keys: Keyspace, job: StoredJob, shard: int, *, after: float | None = None
 ) -> tuple[float, int, int, Counts]:
     """The answer of a shard, given when its clock is past `after`: then no page is settled at that time any more."""
     for _ in range(TICKS):
@@ -118,7 +118,7 @@ def _sum(shards: list[Counts], name: str) -> int:
     return sum(int(counts.get(name.encode(), 0)) for counts in shards)
 
 
-class Seen:
+class CutSeen:
     """A set of sequence numbers, a bit for each."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ...errors import BackendUnavailable, Misconfigured
-from ...fetch.robots import RobotsEntry
+from ...fetch.robots_shelf import RobotsEntry
 from ...frontier.contract import SeedFindings
 from ...frontier.state_rows import (
     CALLBACK_KINDS,
@@ -21,7 +21,6 @@ from ...frontier.state_rows import (
     STATES,
     DumpedBudget,
     DumpedJob,
-    DumpedOrder,
     DumpedRobots,
     DumpedRoute,
     DumpedRow,
@@ -43,21 +42,20 @@ from ...routing.contract import LearnedRoute
 from ..schedule_rows import readable
 from . import rows, stream_rows
 from .connection import Server
-from .jobs import JobRow, RedisJobs, RedisSeedBook, read_job
+from .jobs import RedisJobs, RedisSeedBook, StoredJob, read_job
 from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, Keyspace
 from .load_jobs import load_job, load_schedule
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import read_schedule
 from .shelf import RedisShelf, unpack_row
-from .site_orders import RedisSiteOrders
-from .state_cut import JobCut, Seen, ShardCut, cut_job, require_clock
+from .state_cut import CutSeen, JobCut, ShardCut, cut_job, require_clock
 
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
     "jobs", "running", "dropping", "named", "listed", "workers", "learned_routes", "budgets", "schedules", "leader",
-    *SEED_KEYS, "orders", "drains",
+    *SEED_KEYS, "drains",
 )  # fmt: skip
 Names = dict[tuple[int, int], str]  # of sites, by shard and number
 Taken = tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]
@@ -85,7 +83,6 @@ class RedisStateStream:
         self._routes = routes
         self._budgets = budgets
         self._shelf = RedisShelf(server, keys)
-        self._orders = RedisSiteOrders(server, keys, jobs)
 
     async def mark(self) -> MoveMark | None:
         text = await self._server.call("HGET", self._keys.book("book"), MARK)
@@ -135,7 +132,6 @@ class RedisStateStream:
             ("learned routes", "learned_routes"),
             ("budgets", "budgets"),
             ("schedules", "schedules"),
-            ("site orders", "orders"),
         ):
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
         counts.update(await count_shelf(self._shelf))
@@ -163,7 +159,6 @@ class RedisStateStream:
                 sites = [(int(number), *rows.read_site(packed)) for number, packed in batch]
                 names.update({(shard, number): name for number, _, name in sites})
                 yield [stream_rows.dumped_site(site, name) for _, site, name in sites]
-        yield [DumpedOrder(one) for one in await self._orders.orders()]
         async for batch in _batches(self._server.names(f"gossamer:{{{self._keys.project}.*}}:robots:*")):
             yield [entry for name in batch if (entry := await self._dumped_robots(name)) is not None]
         async for batch in _batches(self._routes.walk()):
@@ -213,10 +208,8 @@ class RedisStateStream:
                     await self._seeds.note(job_id, sown.sites, sown.trouble)
                 case DumpedRow():
                     await self._shelf.commit([item.put()])
-                case DumpedOrder(order):
-                    await self._orders.give(order)
                 case DumpedSchedule():
-                    await load_schedule(self._server, self._keys, item.standing)
+                    await load_schedule(self._server, self._keys, item.progress)
         now = repr(await self.time())
         for verb, groups in (("load_sites", rest), ("load_urls", urls)):
             for (shard, job), texts in groups.items():
@@ -245,10 +238,10 @@ class RedisStateStream:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def _key(self, shard: int, job: JobRow, name: str) -> str:
+    def _key(self, shard: int, job: StoredJob, name: str) -> str:
         return self._keys.in_shard(shard, f"{job.number}:{name}")
 
-    async def _rows(self, shard: int, job: JobRow, fingerprints: Sequence[bytes]) -> list[rows.Row]:
+    async def _rows(self, shard: int, job: StoredJob, fingerprints: Sequence[bytes]) -> list[rows.Row]:
         found: list[rows.Row] = []
         for start in range(0, len(fingerprints), BATCH):
             part = fingerprints[start : start + BATCH]
@@ -257,7 +250,7 @@ class RedisStateStream:
             found += [row for row in read if row is not None]
         return found
 
-    async def _count_states(self, job: JobRow) -> Counter[str]:
+    async def _count_states(self, job: StoredJob) -> Counter[str]:
         states: Counter[str] = Counter()
         for shard in self._shards:
             key = self._key(shard, job, "urls")
@@ -273,7 +266,7 @@ class RedisStateStream:
             states += seen
         return states
 
-    async def _counters(self, job: JobRow) -> dict[str, int]:
+    async def _counters(self, job: StoredJob) -> dict[str, int]:
         names = (*COUNTERS, *STATES)
         totals = dict.fromkeys(names, 0)
         for shard in self._shards:
@@ -282,10 +275,10 @@ class RedisStateStream:
                 totals[name] += int(value or 0)
         return totals
 
-    async def _going(self) -> list[JobRow]:
+    async def _going(self) -> list[StoredJob]:
         return [job for job in await self._jobs.rows() if job.state == JobState.RUNNING]
 
-    async def _book(self) -> tuple[list[JobRow], list[StateRow], list[StateRow]]:
+    async def _book(self) -> tuple[list[StoredJob], list[StateRow], list[StateRow]]:
         """Jobs, callbacks and schedules as of one moment: a tick that was fired has its job, and one that was not has
         none; a callback that was sent has a job that has ended."""
         keys = [*map(self._keys.book, ("jobs", "schedules")), *map(self._shelf.key_of, CALLBACK_KINDS)]
@@ -301,21 +294,21 @@ class RedisStateStream:
             [DumpedSchedule(readable(read_schedule(name, text))) for name, text in sorted(schedules.items())],
         )
 
-    async def _cut(self, job: JobRow) -> JobCut:
+    async def _cut(self, job: StoredJob) -> JobCut:
         return await cut_job(self._server, self._keys, job)
 
-    async def _taken(self, job: JobRow, shard: int) -> Taken:
+    async def _taken(self, job: StoredJob, shard: int) -> Taken:
         """The counted URLs of each queue and of each path shape."""
         queues = [pair async for pair in self._server.scan(self._key(shard, job, "queues"), BATCH)]
         return queues, [pair async for pair in self._server.scan(self._key(shard, job, "shapes"), BATCH)]
 
-    async def _require_same(self, job: JobRow) -> None:
+    async def _require_same(self, job: StoredJob) -> None:
         """Refuse the copy of an ended job that has come back, or was deleted, while its URLs were read. Raises
         BackendUnavailable."""
         if job.state != JobState.RUNNING and await self._jobs.find_row(job.id) != job:
             raise BackendUnavailable(f"The job {job.id} was changed while it was copied. Run this again.")
 
-    async def _dumped_job(self, job: JobRow, cut: JobCut) -> DumpedJob:
+    async def _dumped_job(self, job: StoredJob, cut: JobCut) -> DumpedJob:
         terms = msgspec.json.decode(job.terms, type=JobTerms)
         forgotten: dict[str, int] = {}
         if terms.dedup != "exact":
@@ -357,11 +350,11 @@ class RedisStateStream:
         return origin if shard.isdigit() and int(shard) < self._keys.shards else None
 
     async def _dump_urls(
-        self, job: JobRow, shard: int, cut: ShardCut, names: Names
+        self, job: StoredJob, shard: int, cut: ShardCut, names: Names
     ) -> AsyncIterator[Sequence[StateRow]]:
         """Queued URLs in the order in which they would be leased, then the others. Tasks change their places meanwhile:
         each is in the copy once. Raises BackendUnavailable if some are missing."""
-        seen, unreadable, after = Seen(), set[bytes](), b"-"
+        seen, unreadable, after = CutSeen(), set[bytes](), b"-"
         while members := await self._server.call(
             "ZRANGEBYLEX", self._key(shard, job, "queue"), after, "+", "LIMIT", 0, BATCH
         ):
@@ -383,7 +376,7 @@ class RedisStateStream:
         await require_clock(self._server, self._keys, job, shard, cut)
 
     async def _dumped_urls(
-        self, job: JobRow, shard: int, there: Sequence[rows.Row], cut: ShardCut, names: Names
+        self, job: StoredJob, shard: int, there: Sequence[rows.Row], cut: ShardCut, names: Names
     ) -> list[StateRow]:
         if not there:
             return []

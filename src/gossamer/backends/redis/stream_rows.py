@@ -11,7 +11,7 @@ import msgspec
 from ...frontier.state_rows import DumpedBudget, DumpedShape, DumpedSite, DumpedUrl, StateRow
 from ...model.task import UrlState
 from . import rows
-from .jobs import JobRow
+from .jobs import StoredJob
 
 _URL = struct.Struct(">16sBiIIIIddd")
 _LEAST, _MOST = -(2**31) + 1, 2**31 - 1  # priorities that fit into a row
@@ -27,33 +27,37 @@ def dumped_site(site: rows.SiteRow, name: str) -> DumpedSite:
         next_at=site.next_at,
         rest_until=site.rest_until,
         asked_interval=site.asked if site.asked >= 0 else None,
-        in_hand=site.in_flight,
+        in_progress=site.in_flight,
         learned_interval=site.learned.interval,
         refused_at=site.learned.refused_at,
+        between_refusals=site.learned.between,
     )
 
 
 def pack_site(site: DumpedSite) -> bytes:
     asked, learned = (-1.0 if one is None else one for one in (site.asked_interval, site.learned_interval))
-    return head(1, site.name) + struct.pack(">ddddd", site.next_at, site.rest_until, asked, learned, site.refused_at)
+    taught = (learned, site.refused_at, site.between_refusals)
+    return head(1, site.name) + struct.pack(">dddddd", site.next_at, site.rest_until, asked, *taught)
 
 
 def dumped_budgets(
-    job: JobRow, queues: Iterable[tuple[bytes, bytes]], shard: int, names: dict[tuple[int, int], str]
+    job: StoredJob, queues: Iterable[tuple[bytes, bytes]], shard: int, names: dict[tuple[int, int], str]
 ) -> list[StateRow]:
     # URLs are counted in the queue without a lane: its number is the site's.
     counted = ((rows.split_queue(int(number))[1], rows.read_taken(packed)) for number, packed in queues)
     return [DumpedBudget(job=job.number, site=names[shard, site], taken=count) for site, count in counted if count]
 
 
-def dumped_shape(job: JobRow, which: bytes, taken: int, shard: int, names: dict[tuple[int, int], str]) -> DumpedShape:
+def dumped_shape(
+    job: StoredJob, which: bytes, taken: int, shard: int, names: dict[tuple[int, int], str]
+) -> DumpedShape:
     number, _, shape = which.partition(b" ")
     return DumpedShape(
         job=job.number, site=names[shard, int(number)], shape=shape.decode("utf-8", "ignore"), taken=taken
     )
 
 
-def dumped_url(job: JobRow, row: rows.Row, site: str, incidents: tuple[tuple[float, str], ...]) -> DumpedUrl:
+def dumped_url(job: StoredJob, row: rows.Row, site: str, incidents: tuple[tuple[float, str], ...]) -> DumpedUrl:
     tail = row.tail or rows.Tail(f"(unreadable {row.fingerprint.hex()})", "")
     return DumpedUrl(
         job=job.number,

@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
-from importlib import resources
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Self, TypeVar
@@ -166,6 +165,23 @@ class Database:
             return await asyncio.shield(reading)
         except sqlite3.Error as error:
             raise translate(error, self.path, self._role) from error
+
+    async def compact(self) -> str:
+        """Write the file anew, without what was deleted; return what could not be done. Other writers wait."""
+        return await asyncio.to_thread(self._compact)
+
+    def _compact(self) -> str:
+        deadline = time.monotonic() + BUSY_TIMEOUT.total_seconds()
+        try:
+            with closing(self._connect()) as connection:
+                connection.execute("VACUUM")
+                while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:  # somebody reads
+                    if time.monotonic() > deadline:
+                        return f"{self._journal} may hold it until other programs close {self.path.name}."
+                    time.sleep(SHORTEST_WAIT)
+        except sqlite3.Error as error:
+            return f"{self.path} may hold it in free space: it could not be written anew ({error})."
+        return ""
 
     def _has_read(self, reading: asyncio.Future[Any]) -> None:
         self._read_lock.release()
@@ -439,8 +455,7 @@ def numbered_scripts(name: str) -> list[tuple[int, str]]:
 
     A file's version is the highest number that was applied to it.
     """
-    folder = resources.files(__package__) / "schema"
-    files = [entry for entry in folder.iterdir() if entry.name.startswith(f"{name}-")]
+    files = Path(__file__).with_name("schema").glob(f"{name}-*")  # importlib.resources would load a zip reader, too
     numbered = ((int(file.name.removeprefix(f"{name}-").removesuffix(".sql")), file) for file in files)
     return sorted((number, file.read_text(encoding="utf-8")) for number, file in numbered)
 

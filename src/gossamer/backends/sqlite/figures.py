@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from ...model.figures import MINUTE, NOTHING, Figures, counted, summed
+from ...model.figures import MINUTE, NOTHING, Figures, counted, sum_figures
 from ...model.record import PageResult
 from ...store.contract import FigurePart, Measured
 from ...store.figure_rules import (
@@ -20,11 +20,11 @@ from ...store.figure_rules import (
     TEN_MINUTES,
     TOTAL,
     figures_text,
-    in_order,
     read_figures,
     reader_of,
-    rolled_up,
+    roll_up_figures,
     rows_for,
+    sort_measured,
     total_of,
 )
 
@@ -45,7 +45,7 @@ SELECT 0 AS place, figures FROM figures WHERE span = 0
 UNION ALL SELECT start, figures FROM figure_sheets ORDER BY place"""
 
 
-def count_attempts(connection: sqlite3.Connection, new: Sequence[PageResult], now: float, most_domains: int) -> None:
+def count_figures(connection: sqlite3.Connection, new: Sequence[PageResult], now: float, most_domains: int) -> None:
     """Count attempts that are new, inside the caller's transaction."""
     opens = False
     for start, figures in counted(new, now).items():
@@ -53,7 +53,7 @@ def count_attempts(connection: sqlite3.Connection, new: Sequence[PageResult], no
         if held is None:
             opens = True
         else:
-            figures = summed([read_figures(held[0]), figures])
+            figures = sum_figures([read_figures(held[0]), figures])
         connection.execute(_WRITE_SHEET, (start, figures_text(figures)))
     if opens:
         _roll_up(connection, now, most_domains)
@@ -68,7 +68,7 @@ def _roll_up(connection: sqlite3.Connection, now: float, most_domains: int) -> N
             found = connection.execute(_READ_ROW, row).fetchone()
             if found is not None:
                 held[row] = read_figures(found[0])
-        rows = rolled_up(held, sheets.items(), minutes.items(), now=now, most_domains=most_domains)
+        rows = roll_up_figures(held, sheets.items(), minutes.items(), now=now, most_domains=most_domains)
         connection.executemany("DELETE FROM figure_sheets WHERE start = ?", [(start,) for start in sheets])
         connection.executemany("DELETE FROM figures WHERE span = 60 AND start = ?", [(start,) for start in minutes])
         connection.executemany(_WRITE_ROW, [(*row, figures_text(figures)) for row, figures in rows.items()])
@@ -83,7 +83,7 @@ def figures_between(
     connection: sqlite3.Connection, since: float, until: float, part: FigurePart | None
 ) -> list[Measured]:
     rows, read = connection.execute(_BETWEEN, (since, until)).fetchall(), reader_of(part)
-    return in_order((span, start, read(text)) for span, start, text in rows)
+    return sort_measured((span, start, read(text)) for span, start, text in rows)
 
 
 def total_figures(connection: sqlite3.Connection, most_domains: int) -> Figures:

@@ -10,14 +10,14 @@ import msgspec
 
 from ...clock import Clock
 from ...errors import FrontierFull, LeaseLost
-from ...frontier.away import AwayNote, AwayTerms, SiteFailure, Verdict, after_failure
+from ...frontier.away import AwayNote, AwayTerms, AwayVerdict, SiteFailure, after_failure
 from ...frontier.contract import NO_STATS, SENT, Added, LeaseBatch, redirect_reason
-from ...frontier.learned_pace import LearnedPace, after_refusal, longest
+from ...frontier.learned_pace import LearnedPace, after_refusal
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
 from .jobs import SqliteJobs, given_up
-from .leasing import TaskDispatcher
+from .leasing import SqliteTaskDispatcher
 from .queue_rows import LETTERS, CountChanges, QueueRows, SharedRows, free_slots
 
 MESSAGE_LENGTH = 4000  # characters kept of an error
@@ -27,6 +27,7 @@ UPDATE urls SET state = ?, reason = ?, message = '', attempts = ?, deliveries = 
 _HOLD = """
 UPDATE sites SET holder = CASE WHEN in_flight > 0 THEN coalesce(holder, ?) ELSE holder END WHERE number = ?
 RETURNING holder"""
+_CLEAR = "UPDATE sites SET rest_until = max(rest_until, ?) WHERE number = ? RETURNING in_flight"
 _AWAY = """
 SELECT away_host, away_reason, away_since, strikes, given_up_until, answered_at, rest_until, asked_interval
 FROM sites WHERE number = ?"""
@@ -34,9 +35,10 @@ _GONE = """
 UPDATE sites SET away_host = ?, away_reason = ?, away_since = ?, strikes = ?, given_up_until = ?, answered_at = ?,
     rest_until = max(rest_until, ?) WHERE number = ?"""
 _PACE = """
-SELECT asked_interval, site_orders.interval, learned_interval, refused_at, sites.rest_until
-FROM sites LEFT JOIN site_orders ON site_orders.site = sites.name WHERE number = ?"""
-_LEARN = "UPDATE sites SET learned_interval = ?, refused_at = ?, rest_until = max(rest_until, ?) WHERE number = ?"
+SELECT asked_interval, learned_interval, refused_at, between_refusals, rest_until FROM sites WHERE number = ?"""
+_LEARN = """
+UPDATE sites SET learned_interval = ?, refused_at = ?, between_refusals = ?, rest_until = max(rest_until, ?)
+WHERE number = ?"""
 _ANSWERED = "UPDATE sites SET answered_at = ?, strikes = 0, given_up_until = 0 WHERE number = ?"
 
 _NOTHING_ADDED = Added()
@@ -59,7 +61,9 @@ class SqliteFrontier:
         self._clock = clock
         self._jobs = jobs
         self._rows = QueueRows()
-        self._dispatcher = TaskDispatcher(self._rows, duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
+        self._dispatcher = SqliteTaskDispatcher(
+            self._rows, duration=lease_duration, terms_for=terms_for, is_gone=is_gone
+        )
         self._lease_seconds = lease_duration.total_seconds()
         self._terms_for = terms_for
         self._shared = SharedRows()  # for the pages completed in one transaction
@@ -258,15 +262,24 @@ class SqliteFrontier:
 
         return await self._database.write(write)
 
+    async def clear(self, site: str, rest: timedelta) -> int:
+        def write(connection: sqlite3.Connection) -> int:
+            until, number = self._clock.now() + rest.total_seconds(), self._rows.site(connection, site)
+            return int(connection.execute(_CLEAR, (until, number)).fetchone()[0])
+
+        return await self._database.write(write)
+
     async def too_often(self, site: str, *, rest: timedelta, worker: str = "") -> timedelta | None:
         def write(connection: sqlite3.Connection) -> float | None:
             now, number = self._clock.now(), self._rows.site(connection, site)
-            asked, ordered, interval, refused_at, rest_until = connection.execute(_PACE, (number,)).fetchone()
-            known = LearnedPace(interval=interval, refused_at=refused_at)
-            kept = self._terms_for(site).spacing(longest(asked, ordered, known.now(now)))
-            learned = after_refusal(known, kept=kept, now=now, rest_until=rest_until)
+            asked, *known, rest_until = connection.execute(_PACE, (number,)).fetchone()
+            own = self._terms_for(site).spacing(asked)
+            learned = after_refusal(
+                LearnedPace(interval=known[0], refused_at=known[1], between=known[2]),
+                own=own, now=now, rest_until=rest_until,
+            )  # fmt: skip
             until = now + rest.total_seconds() if rest else 0.0
-            connection.execute(_LEARN, (learned.interval, learned.refused_at, until, number))
+            connection.execute(_LEARN, (learned.interval, learned.refused_at, learned.between, until, number))
             if worker and learned.interval is not None:
                 connection.execute(_HOLD, (worker, number))
             return learned.now(now)
@@ -274,8 +287,8 @@ class SqliteFrontier:
         found = await self._database.write(write)
         return timedelta(seconds=found) if found is not None else None
 
-    async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> Verdict:
-        def write(connection: sqlite3.Connection) -> Verdict:
+    async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> AwayVerdict:
+        def write(connection: sqlite3.Connection) -> AwayVerdict:
             now, number = self._clock.now(), self._rows.site(connection, site)
             *known, rest_until, asked = connection.execute(_AWAY, (number,)).fetchone()
             note, verdict = after_failure(

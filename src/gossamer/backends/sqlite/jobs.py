@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -38,6 +39,7 @@ class SqliteJobs:
         self._clock = clock
         self.cleanup = BackgroundCleanup(self._clear_some, self._look, clock.monotonic)
         self._left: tuple[int, int] | None = None
+        self._running = 0  # jobs, when they were last read
 
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
         def write(connection: sqlite3.Connection) -> tuple[Job, bool]:
@@ -59,7 +61,8 @@ class SqliteJobs:
         await self.database.write(lambda c: c.execute(sql, (start, job)).rowcount)
 
     async def is_sealed(self, job: str) -> bool:
-        row = await self.database.read(lambda c: c.execute("SELECT sealed FROM jobs WHERE id = ?", (job,)).fetchone())
+        sql = "SELECT sealed FROM jobs WHERE id = ?"
+        row = await self.database.read(lambda c: c.execute(sql, (job,)).fetchone(), quick=True)
         return bool(row and row[0])
 
     async def close_job(self, job: str, ending: str, outcome: JobOutcome | None = None) -> bool:
@@ -142,7 +145,8 @@ class SqliteJobs:
                 f"SELECT {_COLUMNS} FROM jobs INDEXED BY jobs_named WHERE name = ? "  # noqa: S608
                 "ORDER BY number DESC LIMIT ? OFFSET ?",
                 (name, limit, skip),
-            ).fetchall()
+            ).fetchall(),
+            quick=limit <= QUICK,
         )
         return [_job(row) for row in rows]
 
@@ -156,8 +160,10 @@ class SqliteJobs:
         rows = await self.database.read(
             lambda c: c.execute(
                 f"SELECT {_COLUMNS} FROM jobs INDEXED BY jobs_running WHERE state = 'running' ORDER BY number"  # noqa: S608
-            ).fetchall()
+            ).fetchall(),
+            quick=self._running <= QUICK,
         )
+        self._running = len(rows)
         return [_job(row) for row in rows]
 
     async def newest_number(self) -> int:
@@ -172,10 +178,10 @@ class SqliteJobs:
         return msgspec.json.decode(row[0], type=JobTerms)
 
     async def counts(self, job: str) -> JobCounts:
-        found = await self.standings([job])
+        found = await self.counts_of([job])
         return found[job][0] if found else JobCounts()
 
-    async def standings(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
+    async def counts_of(self, jobs: Sequence[str]) -> dict[str, tuple[JobCounts, bool]]:
         columns = ", ".join(("id", "sealed", "stats", "drops", *COUNTERS))
         sql = f"SELECT {columns} FROM jobs WHERE id = ?"  # noqa: S608 - our own names
 
@@ -264,6 +270,7 @@ def _give_up(connection: sqlite3.Connection, job: str, ending: str, now: float) 
     return True
 
 
+@lru_cache(maxsize=64)  # the few jobs at work are read many times a second
 def _job(row: Row) -> Job:
     job_id, name, state, created_at, finished_at, text, ending, paused, outcome, start = row
     return Job.under(
@@ -289,10 +296,7 @@ class SqliteSeedBook:
     async def claim(self, job: str, worker: str, duration: timedelta) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
             now, length = self._clock.now(), duration.total_seconds()
-            found = connection.execute("SELECT worker, until, length FROM seed_leases WHERE job = ?", (job,)).fetchone()
-            # An end further ahead than the lease's length was written while the clock was ahead.
-            others = found is not None and found[0] not in ("", worker)
-            if others and now < found[1] <= now + (found[2] or length) and not self._is_gone(found[0]):
+            if self._holder(connection, job, length) not in (None, worker):
                 return False
             connection.execute(
                 "INSERT INTO seed_leases (job, worker, until, length) VALUES (?1, ?2, ?3, ?4) "
@@ -302,6 +306,18 @@ class SqliteSeedBook:
             return True
 
         return await self._database.write(write)
+
+    async def holder(self, job: str) -> str | None:
+        return await self._database.read(lambda connection: self._holder(connection, job))
+
+    def _holder(self, connection: sqlite3.Connection, job: str, length: float = 0.0) -> str | None:
+        """`length` is that of a lease whose row does not tell."""
+        now = self._clock.now()
+        found = connection.execute("SELECT worker, until, length FROM seed_leases WHERE job = ?", (job,)).fetchone()
+        # An end further ahead than the lease's length was written while the clock was ahead.
+        if found is None or not found[0] or not now < found[1] <= now + (found[2] or length) or self._is_gone(found[0]):
+            return None
+        return str(found[0])
 
     async def release(self, job: str, worker: str) -> None:
         await self._database.write(
@@ -327,9 +343,10 @@ class SqliteSeedBook:
         await self._database.write(write)
 
     async def findings(self, job: str) -> SeedFindings:
-        def read(connection: sqlite3.Connection) -> SeedFindings:
-            sites = connection.execute("SELECT site FROM seed_sites WHERE job = ?", (job,)).fetchall()
+        def read(connection: sqlite3.Connection, most: int = -1) -> SeedFindings:
+            sites = connection.execute("SELECT site FROM seed_sites WHERE job = ? LIMIT ?", (job, most)).fetchall()
             row = connection.execute("SELECT trouble FROM seed_leases WHERE job = ?", (job,)).fetchone()
             return SeedFindings(frozenset(site for (site,) in sites), "" if row is None else row[0])
 
-        return await self._database.read(read)
+        found = await self._database.read(lambda connection: read(connection, QUICK + 1), quick=True)
+        return found if len(found.sites) <= QUICK else await self._database.read(read)

@@ -72,12 +72,10 @@ class LeaseRecovery:
     def _take_back(self, connection: sqlite3.Connection, number: int, now: float, fate: str) -> None:
         job, job_id, site, name, asked, lane, priority, deliveries, worker = connection.execute(
             "SELECT urls.job, jobs.id, urls.site, sites.name, "
-            "nullif(max(coalesce(site_orders.interval, -1), coalesce(asked_interval, -1), "
-            "coalesce(learned_interval, -1)), -1), "
+            "nullif(max(coalesce(asked_interval, -1), coalesce(learned_interval, -1)), -1), "
             "urls.fetcher, urls.priority, urls.deliveries, leases.worker FROM leases "
             "JOIN urls ON urls.number = leases.url JOIN jobs ON jobs.number = urls.job "
-            "JOIN sites ON sites.number = urls.site LEFT JOIN site_orders ON site_orders.site = sites.name "
-            "WHERE leases.url = ?",
+            "JOIN sites ON sites.number = urls.site WHERE leases.url = ?",
             (number,),
         ).fetchone()
         connection.execute("DELETE FROM leases WHERE url = ?", (number,))

@@ -20,8 +20,8 @@ import msgspec
 
 from ...frontier.contract import SENT, LeaseBatch
 from ...frontier.learned_pace import LearnedPace, longest
-from ...frontier.politeness import GIVE_WAY, HEAD_START, TURN, TermsFor, after_start, earliest_start
-from ...frontier.turns import LOOK, Claim, Want, after_asking, after_refusal, is_left_to, makes_way
+from ...frontier.politeness import GIVE_WAY, HEAD_START, REST_LOOK, TURN, TermsFor, after_start, earliest_start
+from ...frontier.turns import LOOK, TurnClaim, Want, after_asking, after_refusal, is_left_to, makes_way
 from ...model.task import NO_ROOM, NO_ROOM_FROM, Away, Lease, Pace, Task
 from .lease_recovery import TOO_FAR, LeaseRecovery
 from .queue_rows import MICROSECONDS, URL, WITH_URL, CountChanges, JobRow, QueueRows, extras_of
@@ -56,12 +56,10 @@ UPDATE urls SET state = 'q', due_at = NULL, reason = iif(reason = ?, '', reason)
 _GRANT = "UPDATE urls SET state = 'l', token = ?, deliveries = deliveries + 1, changed_at = ? WHERE number = ?"
 _HAND_OUT = "INSERT OR REPLACE INTO leases (url, token, until, worker) VALUES (?, ?, ?, ?)"
 _SITE = """
-SELECT name, next_at, max(sites.rest_until, coalesce(site_orders.rest_until, 0)),
-    iif(site_orders.interval > coalesce(asked_interval, 0), site_orders.interval, asked_interval), in_flight, holder,
-    latest, learned_interval, refused_at, starved, starved_at, wanted, wanted_turn, wanted_since, offered_at,
-    wanted_priority, claim, claim_priority, claim_until, claim_run, away_host, away_reason, away_since, strikes,
-    given_up_until
-FROM sites LEFT JOIN site_orders ON site_orders.site = sites.name WHERE number = ?"""
+SELECT name, next_at, rest_until, asked_interval, in_flight, holder, latest, learned_interval, refused_at, starved,
+    starved_at, wanted, wanted_turn, wanted_since, offered_at, wanted_priority, claim, claim_priority, claim_until,
+    claim_run, away_host, away_reason, away_since, strikes, given_up_until
+FROM sites WHERE number = ?"""
 _VISIT = """
 UPDATE sites SET in_flight = in_flight + ?1, next_at = ?2, holder = ?3, latest = ?4, wanted = nullif(wanted, ?4),
     starved = nullif(starved, ?6), claim = ?7, claim_priority = ?8, claim_until = ?9, claim_run = ?10
@@ -123,10 +121,10 @@ class Contest(msgspec.Struct, frozen=True):
     site: int
     want: Want | None
     latest: int | None
-    claim: Claim | None
+    claim: TurnClaim | None
 
 
-class TaskDispatcher:
+class SqliteTaskDispatcher:
     """Hands out tasks. `is_gone(worker)` is True if the worker's process certainly no longer exists."""
 
     def __init__(
@@ -285,9 +283,11 @@ class TaskDispatcher:
         away = Away(away_host, away_reason, away_since, given_up) if strikes or given_up else None
         buries = given_up and bool(away_host)  # no request is expected: the pacer handles pages of other hosts
         noted = Want(*want) if want[0] is not None else None
-        claim = Claim(*claims) if claims[0] is not None else None
+        claim = TurnClaim(*claims) if claims[0] is not None else None
         contest = Contest(site, noted, latest, claim)
-        terms, priority = self._terms_for(name).under(job.terms.manners), job.terms.priority
+        terms, priority = self._terms_for(name).under(job.terms.politeness), job.terms.priority
+        if terms.rests:
+            rest_until = max(rest_until, now + REST_LOOK.total_seconds())
         if rest_until > now:
             self._park(connection, job, site, lanes, "sleeping", wake_at=rest_until)
             return True

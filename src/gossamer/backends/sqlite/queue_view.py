@@ -22,7 +22,7 @@ from ...frontier.contract import (
     UrlFate,
     UrlStory,
 )
-from ...frontier.learned_pace import LearnedPace, longest
+from ...frontier.learned_pace import LearnedPace
 from ...frontier.queue_values import MOST_COUNTED
 from ...model.task import NO_ROOM_FROM, REPLAYED_PRIORITY, Candidate, UrlState, options_of
 from .cleanup import drop_rest
@@ -89,7 +89,8 @@ SELECT sites.name, loads.queued, loads.waiting, loads.leased, max(sites.next_at,
     (SELECT min(due_at) FROM urls WHERE job = :job AND site = loads.site AND state = 'w'),
     (SELECT other.id FROM jobs AS other WHERE other.number = sites.latest AND sites.latest <> :job
         AND sites.in_flight > 0 AND EXISTS (SELECT 1 FROM queues
-            WHERE job = :job AND site = loads.site AND refused AND state <> 'empty'))
+            WHERE job = :job AND site = loads.site AND refused AND state <> 'empty')),
+    sites.asked_interval, sites.learned_interval, sites.refused_at
 FROM loads JOIN sites ON sites.number = loads.site
 ORDER BY loads.queued + loads.waiting + loads.leased DESC"""
 
@@ -112,7 +113,7 @@ WHERE job = :job AND state IN ('q', 'w', 'l') AND fetcher IS NOT NULL GROUP BY f
 _SITE = """
 SELECT name, next_at, rest_until, asked_interval, in_flight, coalesce(holder, ''), answered_at,
     CASE WHEN strikes > 0 THEN away_since END, CASE WHEN strikes > 0 THEN away_reason ELSE '' END,
-    learned_interval, refused_at
+    learned_interval, refused_at, between_refusals
 FROM sites WHERE name = ?"""
 
 # Columns in the order of the fields of DeadLetter.
@@ -327,10 +328,11 @@ class SqliteQueueView:
         return [
             SiteLoad(
                 site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at, away_since=away_since,
-                rest_until=rest_until, reason=reason, due_at=due_at, taken_by=taken_by,
+                rest_until=rest_until, reason=reason, due_at=due_at, taken_by=taken_by, asked=asked,
+                learned=LearnedPace(interval=interval, refused_at=at),
             )
-            for name, queued, waiting, leased, next_at, away_since, rest_until, reason, due_at, taken_by
-            in await self._database.read(read)
+            for name, queued, waiting, leased, next_at, away_since, rest_until, reason, due_at, taken_by, asked,
+                interval, at in await self._database.read(read)
         ]  # fmt: skip
 
     async def lanes(self, job: str) -> list[LaneLoad]:
@@ -366,8 +368,8 @@ class SqliteQueueView:
         row = await self._database.read(lambda c: c.execute(_SITE, (name,)).fetchone())
         if row is None:
             return None
-        *facts, interval, refused_at = row
-        learned = LearnedPace(interval=interval, refused_at=refused_at)
+        *facts, interval, refused_at, between = row
+        learned = LearnedPace(interval=interval, refused_at=refused_at, between=between)
         return SiteFacts(**dict(zip(SiteFacts.__struct_fields__, (*facts, learned), strict=True)))
 
     async def loads(self, job: str, now: float) -> list[QueueLoad]:
@@ -388,7 +390,7 @@ class SqliteQueueView:
                 loads.append(
                     QueueLoad(
                         site=name, lane=lane, ready=min(ready, MOST_COUNTED), leased=leased, rest_until=rest_until,
-                        asked=longest(asked, learned.now(now)), away=strikes > 0,
+                        asked=asked, learned=learned.now(now), away=strikes > 0,
                     )
                 )  # fmt: skip
             return loads
@@ -434,6 +436,7 @@ def _where(which: DeadFilter) -> tuple[str, Values]:
         ("sites.name = ?", which.site),
         ("urls.fingerprint = ?", which.fingerprint),
         ("instr(urls.message, ?) > 0", which.message),
+        ("urls.number IN (SELECT value FROM json_each(?))", None if which.among is None else str(sorted(which.among))),
     )
     for condition, value in conditions:
         if value is not None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ...routing.contract import MOST_PATTERNS, Bound, LearnedRoute
-from ..budget_units import days_before, tokens_in, units_allowed, units_to_give, units_to_take
+from ..budget_units import credits_in, days_before, units_allowed, units_to_give, units_to_take
 from .connection import Database
 
 _FIELDS = LearnedRoute.__struct_fields__
@@ -66,8 +66,8 @@ class SqliteBudgetBook:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def take(self, tokens: float, bounds: Sequence[Bound]) -> str | None:
-        units = units_to_take(tokens)
+    async def take(self, credits: float, bounds: Sequence[Bound]) -> str | None:
+        units = units_to_take(credits)
         allowed = [(bound.budget, units_allowed(bound.limit)) for bound in bounds]
         if not units or not allowed:
             return None
@@ -82,8 +82,8 @@ class SqliteBudgetBook:
 
         return await self._database.write(write)
 
-    async def give_back(self, tokens: float, budgets: Sequence[str]) -> None:
-        units = units_to_give(tokens)
+    async def give_back(self, credits: float, budgets: Sequence[str]) -> None:
+        units = units_to_give(credits)
         if not units or not budgets:
             return
 
@@ -98,7 +98,7 @@ class SqliteBudgetBook:
         rows = await self._database.read(
             lambda connection: connection.execute("SELECT name, spent FROM budgets ORDER BY name").fetchall()
         )
-        return {name: tokens_in(units) for name, units in rows}
+        return {name: credits_in(units) for name, units in rows}
 
     async def forget_budgets(self, before: str) -> int:
         def write(connection: sqlite3.Connection) -> int:

@@ -31,7 +31,7 @@ class SqliteSchedules:
 
     async def everything(self) -> list[ScheduleProgress | UnreadableSchedule]:
         rows = await self._database.read(
-            lambda c: c.execute("SELECT name, standing FROM schedules ORDER BY name").fetchall()
+            lambda c: c.execute("SELECT name, progress FROM schedules ORDER BY name").fetchall()
         )
         return [decode_schedule(name, text) for name, text in rows]
 
@@ -173,7 +173,7 @@ def _is_as(connection: sqlite3.Connection, before: ScheduleProgress | None, name
 
 
 def _find(connection: sqlite3.Connection, name: str) -> ScheduleProgress | UnreadableSchedule | None:
-    row = connection.execute("SELECT standing FROM schedules WHERE name = ?", (name,)).fetchone()
+    row = connection.execute("SELECT progress FROM schedules WHERE name = ?", (name,)).fetchone()
     return decode_schedule(name, row[0]) if row is not None else None
 
 
@@ -188,7 +188,7 @@ def _write(connection: sqlite3.Connection, progress: ScheduleProgress) -> Schedu
     (version,) = connection.execute("UPDATE scheduling SET changes = changes + 1 RETURNING changes").fetchone()
     written = msgspec.structs.replace(progress, version=version)
     connection.execute(
-        "INSERT OR REPLACE INTO schedules (name, version, standing) VALUES (?, ?, ?)",
+        "INSERT OR REPLACE INTO schedules (name, version, progress) VALUES (?, ?, ?)",
         (written.schedule.name, version, msgspec.json.encode(written).decode()),
     )
     return written

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...clock import Clock
 from ...model.schedule import Term
-from ...model.shelf import ABSENT, Change, Drop, Put, ShelfRow, Trim
+from ...model.shelf import ABSENT, Change, DropRow, Put, ShelfRow, Trim
 from .connection import Database
 from .schedules import demand_lead
 
@@ -97,7 +97,7 @@ class SqliteShelf:
         ]
 
 
-def _is_as_expected(connection: sqlite3.Connection, change: Put | Drop, now: float) -> bool:
+def _is_as_expected(connection: sqlite3.Connection, change: Put | DropRow, now: float) -> bool:
     if change.expects is None:
         return True
     row = connection.execute(f"{_ROW} AND key = ?3", (change.kind, now, change.key)).fetchone()
@@ -111,7 +111,7 @@ def _make(connection: sqlite3.Connection, change: Change) -> None:
             connection.execute(
                 "INSERT OR REPLACE INTO shelf (kind, key, value, stamp, at, until) VALUES (?, ?, ?, ?, ?, ?)", row
             )
-        case Drop():
+        case DropRow():
             connection.execute("DELETE FROM shelf WHERE kind = ? AND key = ?", (change.kind, change.key))
         case Trim():
             connection.execute(_TRIM, (change.kind, change.keep))

@@ -11,13 +11,12 @@ from typing import Any
 import msgspec
 
 from ...clock import Clock
-from ...frontier.contract import SeedFindings, SiteOrder
+from ...frontier.contract import SeedFindings
 from ...frontier.state_rows import (
     COUNTERS,
     STATES,
     DumpedBudget,
     DumpedJob,
-    DumpedOrder,
     DumpedRobots,
     DumpedRoute,
     DumpedRow,
@@ -54,19 +53,18 @@ from .queue_rows import (
     split_url,
 )
 from .shelf import SqliteShelf
-from .site_orders import ORDERS, enter_order
 from .stream import SqliteStream
 
 BATCH = 500  # rows in memory
 COUNTED = 10_000  # rows in memory while counting, which needs only two columns
 _COUNTED = {
     "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "learned_routes",
-    "budgets": "budgets", "schedules": "schedules", "site orders": "site_orders",
+    "budgets": "budgets", "schedules": "schedules",
 }  # fmt: skip
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
     "incidents", "shapes", "queues", "leases", "urls", "texts", "sites", "robots", "workers", "learned_routes",
-    "budgets", "schedules", "seed_leases", "seed_sites", "forgetting", "jobs", "address_paces", "site_orders", "shelf",
+    "budgets", "schedules", "seed_leases", "seed_sites", "forgetting", "jobs", "address_paces", "shelf",
 )  # fmt: skip
 
 
@@ -81,7 +79,7 @@ _JOBS = f"SELECT {', '.join((*_JOB_FIELDS, *STATES))} FROM jobs ORDER BY number"
 # The queries of small tables, and how their columns become rows.
 _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
     (
-        "SELECT name, standing FROM schedules ORDER BY name",
+        "SELECT name, progress FROM schedules ORDER BY name",
         lambda name, text: DumpedSchedule(readable(decode_schedule(name, text))),
     ),
     (
@@ -93,11 +91,11 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
         lambda job, trouble: DumpedSeeds(job, SeedFindings(trouble=trouble)),
     ),
     (
-        "SELECT name, next_at, rest_until, asked_interval, in_flight, learned_interval, refused_at FROM sites "
+        "SELECT name, next_at, rest_until, asked_interval, in_flight, learned_interval, refused_at, between_refusals "
+        "FROM sites "
         "ORDER BY number",
         _fields(DumpedSite),
     ),
-    (ORDERS, lambda *columns: DumpedOrder(SiteOrder(**dict(zip(SiteOrder.__struct_fields__, columns, strict=True))))),
     ("SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin", _fields(DumpedRobots)),
     (
         f"SELECT {', '.join(DumpedRoute.__struct_fields__)} FROM learned_routes ORDER BY site, pattern",  # noqa: S608
@@ -284,12 +282,12 @@ class SqliteStateStream(SqliteStream[StateRow]):
                     f"INSERT OR IGNORE INTO jobs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",  # noqa: S608
                     tuple(columns.values()),
                 )
-            case DumpedSchedule(standing):
+            case DumpedSchedule(progress):
                 connection.execute(
-                    "INSERT OR IGNORE INTO schedules (name, version, standing) VALUES (?, ?, ?)",
-                    (standing.schedule.name, standing.version, msgspec.json.encode(standing).decode()),
+                    "INSERT OR IGNORE INTO schedules (name, version, progress) VALUES (?, ?, ?)",
+                    (progress.schedule.name, progress.version, msgspec.json.encode(progress).decode()),
                 )
-                connection.execute("UPDATE scheduling SET changes = max(changes, ?)", (standing.version,))
+                connection.execute("UPDATE scheduling SET changes = max(changes, ?)", (progress.version,))
             case DumpedSeeds(job, sown):
                 connection.executemany(
                     "INSERT OR IGNORE INTO seed_sites (job, site) VALUES (?, ?)", [(job, site) for site in sown.sites]
@@ -301,18 +299,17 @@ class SqliteStateStream(SqliteStream[StateRow]):
             case DumpedSite():
                 connection.execute(
                     "UPDATE sites SET next_at = ?, rest_until = ?, asked_interval = ?, learned_interval = ?, "
-                    "refused_at = ? WHERE number = ?",
+                    "refused_at = ?, between_refusals = ? WHERE number = ?",
                     (
                         item.next_at,
                         item.rest_until,
                         item.asked_interval,
                         item.learned_interval,
                         item.refused_at,
+                        item.between_refusals,
                         self._queue_rows.site(connection, item.name),
                     ),
                 )
-            case DumpedOrder(order):
-                enter_order(connection, order)
             case DumpedRobots():
                 connection.execute(
                     "INSERT OR REPLACE INTO robots (origin, status, body, fetched_at, expires_at) "

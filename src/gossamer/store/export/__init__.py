@@ -1,4 +1,4 @@
-"""Records out of the store, as JSON Lines, CSV or Parquet, in flat memory.
+"""Records out of the store, as JSON Lines, JSON, CSV, Parquet or an Excel workbook, in flat memory.
 
     destination.py   where an export goes (a file, standard output, or a backend's own), the format and compression by
                      its name, and the cursor file of an export that continues from the last one
@@ -37,7 +37,8 @@ from .destination import (
     packed,
 )
 from .parquet import ParquetWriter, arrow
-from .text_formats import WHOLE, LinesWriter, TableShape, TableWriter, read_cell
+from .text_formats import WHOLE, ArrayWriter, LinesWriter, TableShape, TableWriter, read_cell
+from .workbook import SheetWriter, workbooks
 
 __all__ = [
     "STDOUT",
@@ -93,6 +94,8 @@ def probe_destination(target: Path | Destination) -> None:
     place = destination_at(target)
     if format_of(place.name, None).format == "parquet":
         arrow()
+    if format_of(place.name, None).format == "xlsx":
+        workbooks()
     place.probe()
 
 
@@ -111,7 +114,7 @@ async def export(
     """
     place = destination_at(target)
     form = format_of(place.name, format)
-    if shape.columns and form.format == "jsonl":
+    if shape.columns and form.format in ("jsonl", "json"):
         raise Misconfigured("Columns can be chosen only for tables (.csv, .parquet); JSON Lines have all fields.")
     schemas = [schema for schema, _ in await store.schemas(query.type)] if form.format == "parquet" else []
     records = store.records(query)
@@ -154,6 +157,10 @@ async def _write(
 def _writer(format: str, stream: ByteStream, schemas: Sequence[ItemSchema], shape: TableShape) -> FormatWriter:
     if format == "parquet":
         return ParquetWriter(stream, schemas, shape)
+    if format == "xlsx":
+        return SheetWriter(stream, shape)
+    if format == "json":
+        return ArrayWriter(stream, shape)
     return TableWriter(stream, shape) if format == "csv" else LinesWriter(stream, shape)
 
 

@@ -78,6 +78,12 @@ class FileDestination:
     def name(self) -> str:
         return self._path.name
 
+    @property
+    def path(self) -> Path | None:
+        """Where it is, behind all links; None for a pipe or a device. Raises Misconfigured."""
+        place = _real_place(self._path)
+        return None if place.exists() and not place.is_file() else place
+
     def is_at(self, path: Path) -> bool:
         """Is it that file, under any name or link? Raises Misconfigured."""
         place = _real_place(self._path)
@@ -130,20 +136,25 @@ class StandardOutput:
     def probe(self) -> None:
         """Always possible."""
 
+    @staticmethod
+    def stream() -> ByteStream:
+        """Its bytes."""
+        raw: BinaryIO | None = getattr(sys.stdout, "buffer", None)
+        if raw is None:  # replaced by something that takes only text
+            return _TextBytes(sys.stdout)
+        if sys.stdout.isatty():
+            return _TerminalBytes(sys.stdout)
+        sys.stdout.flush()
+        return raw
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[ByteStream]:
-        raw = getattr(sys.stdout, "buffer", None)
-        if raw is None:  # replaced by something that takes only text
-            yield _TextBytes(sys.stdout)
-            return
-        if sys.stdout.isatty():
-            yield _TerminalBytes(sys.stdout)
-            return
-        sys.stdout.flush()
+        stream = self.stream()
         try:
-            yield raw
+            yield stream
         except BrokenPipeError:
-            _close_quietly(raw)
+            if stream is getattr(sys.stdout, "buffer", None):
+                _close_quietly(sys.stdout.buffer)
             raise
 
 
@@ -231,8 +242,9 @@ def _real_place(target: Path) -> Path:
     return place
 
 
-FORMATS = ("jsonl", "csv", "parquet")
-ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".jl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+FORMATS = ("jsonl", "json", "csv", "parquet", "xlsx")
+ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".jl": "jsonl", ".json": "json", ".csv": "csv",
+    ".parquet": "parquet", ".xlsx": "xlsx"}  # fmt: skip
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 ZSTD_LEVEL = 3
 
@@ -255,8 +267,10 @@ def format_of(name: str, format: str | None = None) -> ExportFormat:
     if format is not None and format.lower() not in FORMATS:
         raise Misconfigured(f"There is no export format {format!r}. Known: {', '.join(FORMATS)}.")
     found = format.lower() if format is not None else _by_ending(name, stem)
-    if found == "parquet" and compression:
-        raise Misconfigured(f"Parquet is compressed inside; end {name!r} in just .parquet.")
+    if found in ("parquet", "xlsx") and compression:
+        raise Misconfigured(
+            f"{'Parquet' if found == 'parquet' else 'Excel'} is compressed inside; end {name!r} in just .{found}."
+        )
     return ExportFormat(found, compression)
 
 

@@ -50,7 +50,7 @@ class ParquetWriter:
         self._arrow = arrow()
         self._stream = stream
         self._columns = Columns(shape=shape)
-        self._samples: dict[str, Sample] = {}
+        self._samples: dict[str, ColumnSample] = {}
         self._declared = {schema.id: _fields_of(schema) for schema in schemas}
         self._shelf = RowBuffer()
         self.count = 0
@@ -62,7 +62,7 @@ class ParquetWriter:
         for name, value in row.items():
             sample = samples.get(name)
             if sample is None:
-                sample = samples[name] = Sample()
+                sample = samples[name] = ColumnSample()
             if name in own:
                 sample.see(value, declared.get(name, _NOTHING))
             else:
@@ -232,7 +232,7 @@ class Kind(msgspec.Struct, frozen=True):
     inside: tuple[tuple[str, Kind], ...] = ()
 
 
-class Sample:
+class ColumnSample:
     """What the values of one column have been so far, in memory that does not grow with their number."""
 
     __slots__ = ("_children", "_declared", "_level", "_scale", "_unlike", "_whole", "_wide", "_words")
@@ -243,7 +243,7 @@ class Sample:
         self._wide = False  # an integer that a float cannot hold
         self._whole = 0  # digits before the point, of decimals
         self._scale = 0
-        self._children: dict[str, Sample] | None = None
+        self._children: dict[str, ColumnSample] | None = None
         self._unlike = False  # objects with different fields
         self._declared: Declared | None = None
 
@@ -306,11 +306,11 @@ class Sample:
         for name, inner in value.items():
             self._inside(name).see(inner, fields.get(name) or _NOTHING)
 
-    def _inside(self, name: str) -> Sample:
+    def _inside(self, name: str) -> ColumnSample:
         if self._children is None:
             self._children = {}
         if name not in self._children:
-            self._children[name] = Sample(self._level + 1)
+            self._children[name] = ColumnSample(self._level + 1)
         return self._children[name]
 
     def kind(self) -> Kind:

@@ -213,6 +213,36 @@ class LinesWriter:
             self._held = 0
 
 
+class ArrayWriter(LinesWriter):
+    """One JSON array, a record on each line of it."""
+
+    def __init__(self, stream: ByteStream, shape: TableShape = WHOLE) -> None:
+        super().__init__(stream, shape)
+        self._began = False
+
+    def take(self, record: StoredRecord) -> None:
+        if self._began:
+            self._piece[-1:] = b",\n"  # in place of the last line end
+        else:
+            self._piece += b"[\n"
+            self._began = True
+        super().take(record)
+
+    def finish(self) -> None:
+        self._piece += b"]\n" if self._began else b"[]\n"
+        self._write()
+
+    def _write(self) -> None:
+        """The last byte is kept back: another record may follow it."""
+        last = bytes(self._piece[-1:])
+        whole = last == b"\n" and self._piece.endswith(b"]\n")
+        if not whole:
+            del self._piece[-1:]
+        super()._write()
+        if not whole:
+            self._piece += last
+
+
 GUARD = "'"
 # What Excel, LibreOffice and others take for the start of a formula, behind what they drop: apostrophes, separators,
 # control characters, blanks, and characters without width.

@@ -45,6 +45,7 @@ CREATE TABLE records (
 
 CREATE INDEX records_page ON records (page);
 CREATE INDEX records_revision ON records (revision);
+CREATE INDEX records_gone ON records (job, number) WHERE gone_since IS NOT NULL;  -- what a job marked as gone
 CREATE INDEX records_key ON records USING hash (key);       -- a key may be longer than an ordered entry
 
 -- How records looked before; the present version is only in `records`.
@@ -60,8 +61,10 @@ CREATE TABLE superseded (
     PRIMARY KEY (record, version)
 );
 
+CREATE INDEX superseded_gone ON superseded (job, record) WHERE gone;
+
 -- Which job saw which record, changed or not: the version that it saw last (0: unknown, or not kept), and the page from
--- which it first had the record, what became of that item (store/record_rules.py: SEEN_STATES), and the start of its
+-- which it first had the record, what became of that item (store/item_states.py: SEEN_STATES), and the start of its
 -- content hash; 0 and '' if unknown.
 CREATE TABLE sightings (
     job     text NOT NULL,
@@ -124,7 +127,7 @@ CREATE TABLE attempts (
     status  integer,
     bytes   bigint NOT NULL,
     latency double precision NOT NULL,       -- seconds
-    cost    double precision NOT NULL,       -- tokens
+    cost    double precision NOT NULL,       -- credits
     reason  text NOT NULL,
     error   text NOT NULL,
     PRIMARY KEY (page, at, job, worker)      -- the same try reported twice is one try
@@ -156,15 +159,23 @@ CREATE TABLE sent_notes (
     PRIMARY KEY (job, fingerprint)
 );
 
+-- What was erased on request: hashes of records and pages (store/erasure.py). What was scraped until then is not stored
+-- any more. Who stores a batch locks the table against whoever adds to it.
+CREATE TABLE erased (
+    mark  bytea PRIMARY KEY,
+    until double precision NOT NULL
+);
+
 -- The account of a page's items in one job: of its last settlement, so that storing a page again counts nothing twice.
 -- `notes` has the rest of it as JSON: src/gossamer/model/item_account.py.
 CREATE TABLE item_counts (
     job       text NOT NULL,
     page      bigint NOT NULL,
     at        double precision NOT NULL,
-    yielded   integer NOT NULL,              -- the sum of the next nine
+    yielded   integer NOT NULL,              -- the sum of the next ten
     new       integer NOT NULL,
     changed   integer NOT NULL,
+    back      integer NOT NULL,
     unchanged integer NOT NULL,
     equal     integer NOT NULL,
     conflict  integer NOT NULL,
@@ -211,6 +222,12 @@ CREATE TABLE figures (
     PRIMARY KEY (span, start)
 );
 
+-- Which types of items have a typed view, of which name, with which columns, as JSON (store/item_views.py). Names stay.
+CREATE TABLE item_views (
+    type text PRIMARY KEY,
+    view text NOT NULL
+);
+
 -- The id of this store; a cursor is valid only in it.
 CREATE TABLE store (id text NOT NULL);
 INSERT INTO store (id) VALUES (left(replace(gen_random_uuid()::text, '-', ''), 12));
@@ -219,30 +236,103 @@ INSERT INTO store (id) VALUES (left(replace(gen_random_uuid()::text, '-', ''), 1
 -- For people and programs that read, with the names and columns of the SQLite file: docs/data.md ----------------------
 
 CREATE VIEW record_list AS
-SELECT type, site, key, url, job, spider, data, version, to_timestamp(first_seen) AT TIME ZONE 'UTC' AS first_seen,
-       to_timestamp(last_changed) AT TIME ZONE 'UTC' AS last_changed,
-       to_timestamp(last_checked) AT TIME ZONE 'UTC' AS last_checked,
-       to_timestamp(gone_since) AT TIME ZONE 'UTC' AS gone_since
+SELECT type, site, key, url, job, spider, data, version, to_timestamp(first_seen) AS first_seen,
+       to_timestamp(last_changed) AS last_changed, to_timestamp(last_checked) AS last_checked,
+       to_timestamp(gone_since) AS gone_since
 FROM records;
 
+-- `until` is when the next version was scraped.
 CREATE VIEW record_history AS
-SELECT records.type, records.site, records.key, past.version, to_timestamp(past.at) AT TIME ZONE 'UTC' AS at, past.job,
-       past.data, past.gone
+SELECT records.type, records.site, records.key, records.url, records.spider, past.version, to_timestamp(past.at) AS at,
+       to_timestamp(coalesce((
+           SELECT next.at FROM superseded AS next WHERE next.record = past.record AND next.version = past.version + 1
+       ), records.last_changed)) AS until,
+       past.job, past.data, past.gone
 FROM superseded AS past JOIN records ON records.number = past.record
 UNION ALL
-SELECT type, site, key, version, to_timestamp(last_changed) AT TIME ZONE 'UTC', job, data, gone_since IS NOT NULL
+SELECT type, site, key, url, spider, version, to_timestamp(last_changed), NULL, job, data, gone_since IS NOT NULL
 FROM records;
 
+-- What a version changed in the fields of its record.
+CREATE VIEW record_changes AS
+SELECT steps.type, steps.site, steps.key, steps.url, steps.version, to_timestamp(steps.at) AS at, steps.job,
+       differing.field, differing.old, differing.new
+FROM (
+    SELECT records.type, records.site, records.key, records.url, new.version, new.at, new.job, old.data AS before,
+           new.data AS after
+    FROM superseded AS old
+    JOIN superseded AS new ON new.record = old.record AND new.version = old.version + 1
+    JOIN records ON records.number = old.record
+    UNION ALL
+    SELECT new.type, new.site, new.key, new.url, new.version, new.last_changed, new.job, old.data, new.data
+    FROM records AS new JOIN superseded AS old ON old.record = new.number AND old.version = new.version - 1
+) AS steps CROSS JOIN LATERAL (
+    SELECT coalesce(was.key, becomes.key) AS field, nullif(was.value, 'null') AS old, nullif(becomes.value, 'null') AS new
+    FROM jsonb_each(CASE WHEN jsonb_typeof(before) = 'object' THEN before ELSE '{}' END) AS was
+    FULL JOIN jsonb_each(CASE WHEN jsonb_typeof(after) = 'object' THEN after ELSE '{}' END) AS becomes
+        ON becomes.key = was.key
+) AS differing WHERE differing.old IS DISTINCT FROM differing.new;
+
+-- What typed views show of a value: NULL if it does not fit, so that no query fails. A time without a zone is in UTC.
+CREATE FUNCTION item_text(value jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT value #>> '{}' $$;
+
+CREATE FUNCTION item_json(value jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$ SELECT nullif(value, 'null') $$;
+
+CREATE FUNCTION item_bool(value jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN jsonb_typeof(value) = 'boolean' THEN value::boolean END $$;
+
+CREATE FUNCTION item_number(value jsonb) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN value::numeric END $$;
+
+CREATE FUNCTION item_int(value jsonb) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN
+        CASE WHEN value::numeric BETWEEN -9223372036854775808 AND 9223372036854775807
+            AND value::numeric = trunc(value::numeric) THEN value::numeric::bigint END
+    END $$;
+
+CREATE FUNCTION item_float(value jsonb) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN
+        CASE WHEN value::numeric = 0 OR abs(value::numeric) BETWEEN 4.94e-324 AND 1.797693134862315e308
+            THEN value::numeric::double precision END
+    END $$;
+
+CREATE FUNCTION item_decimal(value jsonb) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE jsonb_typeof(value) WHEN 'number' THEN value::numeric WHEN 'string' THEN
+        CASE WHEN value #>> '{}' ~ '^-?[0-9]{1,200}(\.[0-9]{1,200})?([eE][+-]?[0-9]{1,3})?$'
+            THEN (value #>> '{}')::numeric END
+    END $$;
+
+CREATE FUNCTION item_date(value jsonb) RETURNS date LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN jsonb_typeof(value) = 'string' THEN
+        CASE WHEN value #>> '{}' ~ ('^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])'
+            '|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))'
+            '|([0-9][0-9](0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)$')
+            THEN (value #>> '{}')::date END
+    END $$;
+
+CREATE FUNCTION item_datetime(value jsonb) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN jsonb_typeof(value) = 'string' THEN
+        CASE WHEN value #>> '{}' ~ ('^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])'
+            '|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))'
+            '|([0-9][0-9](0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)'
+            '[T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-](0[0-9]|1[0-5]):?[0-5][0-9])?$')
+            THEN (
+                SELECT CASE WHEN found >= '0001-01-01 00:00:00Z' AND found < '10000-01-01 00:00:00Z' THEN found END
+                FROM (SELECT ((value #>> '{}') || CASE WHEN substr(value #>> '{}', 11) ~ '[Z+-]' THEN '' ELSE 'Z' END)
+                    ::timestamptz AS found) AS read)
+        END
+    END $$;
+
 CREATE VIEW attempt_list AS
-SELECT to_timestamp(at) AT TIME ZONE 'UTC' AS at, job, url, site, worker, attempt, outcome, status, route, proxy, bytes,
+SELECT to_timestamp(at) AS at, job, url, site, worker, attempt, outcome, status, route, proxy, bytes,
        round((latency * 1000)::numeric, 1) AS latency_ms, cost, reason, error
 FROM attempts;
 
 CREATE VIEW page_list AS
-SELECT url, to_timestamp(fetched_at) AT TIME ZONE 'UTC' AS fetched, status, job, spider, failure, etag, last_modified,
+SELECT url, to_timestamp(fetched_at) AS fetched, status, job, spider, failure, etag, last_modified,
        archive_ref, parser, encode(fingerprint, 'hex') AS fingerprint
 FROM pages;
 
 CREATE VIEW visit_list AS
-SELECT url, to_timestamp(fetched_at) AT TIME ZONE 'UTC' AS fetched, status, job, spider, failure, archive_ref
+SELECT url, to_timestamp(fetched_at) AS fetched, status, job, spider, failure, archive_ref
 FROM visits;

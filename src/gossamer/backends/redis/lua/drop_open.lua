@@ -4,16 +4,16 @@
 -- given up.
 
 insist()
-local reason, in_hand, left = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local reason, in_progress, left = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 if call('HGET', META, 'state') ~= reason then return -1 end
 local seen = 0
 
 local function drop(fingerprint)
     seen = seen + 1
     local row = read_row(fingerprint)
-    if not row or row.state > IN_HAND then return end
+    if not row or row.state > IN_PROGRESS then return end
     local queue = queue_of(queue_number(row))
-    if row.state == IN_HAND then
+    if row.state == IN_PROGRESS then
         queue.leased = queue.leased - 1
         hold(row.worker, -1)
         free_slot(row.site, after_a_loss(site_of(row.site)))
@@ -37,7 +37,7 @@ local function drop_from(key, most)
     end
 end
 
-drop_from(LEASED, in_hand)
+drop_from(LEASED, in_progress)
 drop_from(WAITING, left - seen)
 for _, member in ipairs(seen < left and call('ZRANGE', QUEUE, 0, left - seen - 1) or {}) do
     call('ZREM', QUEUE, member)

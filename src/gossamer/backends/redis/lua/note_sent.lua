@@ -4,7 +4,7 @@
 insist()
 local fingerprint, token = unpack_from('>c16I4', ARGV[2])
 local row = read_row(fingerprint)
-if not row or row.state ~= IN_HAND or row.token ~= token or row.at <= now then return 0 end
+if not row or row.state ~= IN_PROGRESS or row.token ~= token or row.at <= now then return 0 end
 row.reason = ARGV[3] == '1' and SENT or ''
 write_row(row)
 flush()

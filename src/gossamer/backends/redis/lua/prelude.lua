@@ -10,7 +10,7 @@ local LANES = KEYS[21]
 
 local call, pack, unpack_from, byte = redis.call, struct.pack, struct.unpack, string.byte
 
-local QUEUED, WAITS, IN_HAND, DONE, UNCHANGED, DROPPED, BURIED = 1, 2, 3, 4, 5, 6, 7
+local QUEUED, WAITS, IN_PROGRESS, DONE, UNCHANGED, DROPPED, BURIED = 1, 2, 3, 4, 5, 6, 7
 local COUNTER = {'queued', 'waiting', 'leased', 'done', 'unchanged', 'dropped', 'dead'}
 
 local SENT = 'sent, its answer unknown'  -- as in frontier/contract.py: the reason of an open task
@@ -261,12 +261,11 @@ end
 -- sites -------------------------------------------------------------------------------------------------------
 -- `pace` is the interval of the last grant, in case its worker is lost. -1 means none.
 -- `answered`, `away_since`, `given_up_until`, `strikes`, `away_reason`, `away_host`: see frontier/away.py.
--- `ordered`, `ordered_rest`: an operator's order, an interval (-1: none) and a rest (0: none); see site_order.lua.
--- `learned`, `refused_at`: the learned pace, as in frontier/learned_pace.py; -1 and 0 mean none.
+-- `learned`, `refused_at`, `between`: the learned pace, as in frontier/learned_pace.py; -1 and 0 mean none.
 -- `latest`, `wanted`, `wanted_turn`, `since`, `offered`: how jobs take turns, see frontier/turns.py. 0 means none.
 -- `wanted_priority`, `claim`, `claim_priority`, `claim_until`, `claim_run`: the priority of jobs, see there too.
 
-local SITE, TURNS, AWAY, ORDER, LEARNED = '>dddI4dBc0Hc0', '>I4I4ddd', '>dddI4Hc0Hc0', '>dd', '>dd'
+local SITE, TURNS, AWAY, LEARNED = '>dddI4dBc0Hc0', '>I4I4ddd', '>dddI4Hc0Hc0', '>ddd'
 local CLAIMS = '>dI4ddI4'
 local sites = {}
 
@@ -274,13 +273,12 @@ local function parse_site(text)
     local next_at, rest_until, asked, in_flight, pace, holder, name, place = unpack_from(SITE, text)
     local latest, wanted, wanted_turn, since, offered = 0, 0, 0, 0, 0
     local answered, away_since, given_up_until, strikes, away_reason, away_host = 0, 0, 0, 0, '', ''
-    local ordered, ordered_rest, learned, refused_at = -1, 0, -1, 0
+    local learned, refused_at, between = -1, 0, 0
     if place <= #text then latest, wanted, wanted_turn, since, offered, place = unpack_from(TURNS, text, place) end
     if place <= #text then
         answered, away_since, given_up_until, strikes, away_reason, away_host, place = unpack_from(AWAY, text, place)
     end
-    if place <= #text then ordered, ordered_rest, place = unpack_from(ORDER, text, place) end
-    if place <= #text then learned, refused_at, place = unpack_from(LEARNED, text, place) end
+    if place <= #text then learned, refused_at, between, place = unpack_from(LEARNED, text, place) end
     local wanted_priority, claim, claim_priority, claim_until, claim_run = 0, 0, 0, 0, 0
     if place <= #text then
         wanted_priority, claim, claim_priority, claim_until, claim_run = unpack_from(CLAIMS, text, place)
@@ -289,8 +287,7 @@ local function parse_site(text)
         next_at = next_at, rest_until = rest_until, asked = asked, in_flight = in_flight, pace = pace, holder = holder,
         name = name, latest = latest, wanted = wanted, wanted_turn = wanted_turn, since = since, offered = offered,
         answered = answered, away_since = away_since, given_up_until = given_up_until, strikes = strikes,
-        away_reason = away_reason, away_host = away_host, ordered = ordered, ordered_rest = ordered_rest,
-        learned = learned, refused_at = refused_at, wanted_priority = wanted_priority, claim = claim,
+        away_reason = away_reason, away_host = away_host, learned = learned, refused_at = refused_at, between = between, wanted_priority = wanted_priority, claim = claim,
         claim_priority = claim_priority, claim_until = claim_until, claim_run = claim_run, changed = false,
     }
 end
@@ -320,7 +317,7 @@ local function number_of(name)
     sites[number] = {
         next_at = 0, rest_until = 0, asked = -1, in_flight = 0, pace = -1, holder = '', name = name, latest = 0,
         wanted = 0, wanted_turn = 0, since = 0, offered = 0, answered = 0, away_since = 0, given_up_until = 0, strikes = 0,
-        away_reason = '', away_host = '', ordered = -1, ordered_rest = 0, learned = -1,
+        away_reason = '', away_host = '', learned = -1, between = 0,
         refused_at = 0, wanted_priority = 0, claim = 0, claim_priority = 0, claim_until = 0, claim_run = 0,
         changed = true,
     }
@@ -337,7 +334,7 @@ end
 
 -- When the next request may leave, after losing a worker that may have sent one just now.
 local function after_a_loss(site)
-    local interval = math.max(site.pace, site.asked, site.ordered, learned_now(site))
+    local interval = math.max(site.pace, site.asked, learned_now(site))
     return interval >= 0 and now + interval or 0
 end
 
@@ -455,10 +452,7 @@ local function what_else(site)
         text = pack(CLAIMS, site.wanted_priority, site.claim, site.claim_priority, site.claim_until, site.claim_run)
     end
     if text ~= '' or site.learned >= 0 or site.refused_at ~= 0 then
-        text = pack(LEARNED, site.learned, site.refused_at) .. text
-    end
-    if text ~= '' or site.ordered >= 0 or site.ordered_rest ~= 0 then
-        text = pack(ORDER, site.ordered, site.ordered_rest) .. text
+        text = pack(LEARNED, site.learned, site.refused_at, site.between) .. text
     end
     if text ~= '' or site.answered ~= 0 or site.away_since ~= 0 or site.given_up_until ~= 0 or site.strikes ~= 0
         or site.away_reason ~= '' or site.away_host ~= '' then

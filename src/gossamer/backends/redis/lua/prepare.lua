@@ -15,7 +15,7 @@ local worker, wanted, max_deliveries, longest = ARGV[2], tonumber(ARGV[3]), tonu
 local function take_back(fingerprint, fate)
     local row = read_row(fingerprint)
     call('ZREM', LEASED, fingerprint)
-    if not row or row.state ~= IN_HAND then return end
+    if not row or row.state ~= IN_PROGRESS then return end
     local queue, site = queue_of(queue_number(row)), site_of(row.site)
     queue.leased = queue.leased - 1
     hold(row.worker, -1)
@@ -31,7 +31,7 @@ local function take_back(fingerprint, fate)
         enqueue(row)
     end
     row.worker, row.at, row.changed = '', 0, now
-    move(IN_HAND, row.state)
+    move(IN_PROGRESS, row.state)
     write_row(row)
     local own = find_queue(row.site)
     if own and own.own_interval > 0 then own.own_next = math.max(own.own_next, now + own.own_interval) end

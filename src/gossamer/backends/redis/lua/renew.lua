@@ -6,7 +6,7 @@ local answer = {}
 for i = 3, #ARGV do
     local fingerprint, token = unpack_from('>c16I4', ARGV[i])
     local row = read_row(fingerprint)
-    if row and row.state == IN_HAND and row.token == token and row.at > now then
+    if row and row.state == IN_PROGRESS and row.token == token and row.at > now then
         row.at = till
         write_row(row)
         later('ZADD', LEASED, till, fingerprint)

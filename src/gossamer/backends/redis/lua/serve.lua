@@ -2,10 +2,12 @@
 -- ARGV: time, worker, n, lease seconds, limit (-1: none), used elsewhere, beyond ('' or a priority), lanes (see
 -- lanes_named), queues, priority of the job.
 -- `queues` is packed: I4 lane, I4 site, d interval (-1: no rate), I4 burst, I4 concurrency (0: unlimited), d the job's
--- own interval (-1: none), I4 its own concurrency (0: none), best queue first.
+-- own interval (-1: none), I4 its own concurrency (0: none), B 1 if the site rests by the settings, best queue first.
 -- `beyond` is the priority of the best queue that is not named: nothing below it is given.
 -- Returns {more, lease, lease, ...}; more is 1 if a queue of these lanes is still ready. A lease is packed, see
 -- rows.py.
+
+local REST_LOOK = 1  -- as in frontier/politeness.py
 
 insist()
 local worker, wanted, duration = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -20,12 +22,13 @@ end
 -- The sites, each with its terms and with its named queues.
 local named, by_number, place, all_sites, all_queues = {}, {}, 1, {}, {}
 while place <= #ARGV[9] do
-    local lane, site, interval, burst, concurrency, own, own_concurrency
-    lane, site, interval, burst, concurrency, own, own_concurrency, place = unpack_from('>I4I4dI4I4dI4', ARGV[9], place)
+    local lane, site, interval, burst, concurrency, own, own_concurrency, rests
+    lane, site, interval, burst, concurrency, own, own_concurrency, rests, place =
+        unpack_from('>I4I4dI4I4dI4B', ARGV[9], place)
     local terms = by_number[site]
     if not terms then
         terms = {number = site, interval = interval, burst = burst, concurrency = concurrency, own = own,
-            own_concurrency = own_concurrency, all = {}}
+            own_concurrency = own_concurrency, rests = rests == 1, all = {}}
         named[#named + 1], by_number[site], all_sites[#all_sites + 1] = terms, terms, site
     end
     local queue = lane * SITES_OF_A_LANE + site
@@ -205,7 +208,7 @@ local answer = {0}
 
 -- A task of a site that is given up takes no place in its bucket: no request is expected.
 local function give(row, site, interval, burst, buries, own)
-    row.state, row.token, row.deliveries = IN_HAND, row.token + 1, row.deliveries + 1
+    row.state, row.token, row.deliveries = IN_PROGRESS, row.token + 1, row.deliveries + 1
     row.worker, row.at, row.changed = worker, now + duration, now
     write_row(row)
     later('ZADD', LEASED, row.at, row.fingerprint)
@@ -278,8 +281,8 @@ end
 local function serve(terms, n, floor)
     local number, ready = terms.number, terms.ready
     local site = site_of(number)
-    local rest_until = math.max(site.rest_until, site.ordered_rest)
-    local asked = math.max(site.asked, site.ordered, learned_now(site))
+    local rest_until, asked = site.rest_until, math.max(site.asked, learned_now(site))
+    if terms.rests then rest_until = math.max(rest_until, now + REST_LOOK) end
     if rest_until > now then return put_to_sleep(ready, rest_until, true) end
     local buries = site.given_up_until > now and site.away_host ~= ''
     local most = site.strikes > 0 and 1 or terms.concurrency  -- one task at a time finds out whether the site is back

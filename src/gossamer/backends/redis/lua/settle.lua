@@ -42,7 +42,7 @@ local function settle(text)
         unpack_from(SETTLEMENT, text)
     local row = rows[fingerprint] or read_row(fingerprint)
     rows[fingerprint] = nil
-    if not row or row.state ~= IN_HAND or row.token ~= token or row.at <= now then return {-1} end
+    if not row or row.state ~= IN_PROGRESS or row.token ~= token or row.at <= now then return {-1} end
     if starved and place <= #text then return {-2} end
 
     later('ZREM', LEASED, fingerprint)
@@ -82,7 +82,7 @@ local function settle(text)
             row.deliveries = row.deliveries - 1
         end
     end
-    move(IN_HAND, row.state)
+    move(IN_PROGRESS, row.state)
     if row.state == DROPPED then count_drop(reason, 1) end
     count('discovered', duplicates)
     count('duplicates', duplicates)

@@ -30,6 +30,7 @@ CREATE TABLE records (
 
 CREATE INDEX records_page ON records (page);
 CREATE INDEX records_revision ON records (revision);
+CREATE INDEX records_gone ON records (job, number) WHERE gone_since IS NOT NULL;  -- what a job marked as gone
 
 -- How records looked before. The present version is only in `records` and copied when it is replaced: a first crawl, in
 -- which nothing is replaced yet, writes each item once.
@@ -44,8 +45,10 @@ CREATE TABLE superseded (
     PRIMARY KEY (record, version)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX superseded_gone ON superseded (job, record) WHERE gone;
+
 -- Which job saw which record, changed or not: the version that it saw last (0: unknown, or not kept), and the page from
--- which it first had the record, what became of that item (store/record_rules.py: SEEN_STATES), and the start of its
+-- which it first had the record, what became of that item (store/item_states.py: SEEN_STATES), and the start of its
 -- content hash; 0 and x'' if unknown.
 CREATE TABLE sightings (
     job     TEXT NOT NULL,
@@ -109,7 +112,7 @@ CREATE TABLE attempt_rows (
     status  INTEGER,
     bytes   INTEGER NOT NULL,
     latency REAL NOT NULL,                   -- seconds
-    cost    REAL NOT NULL,                   -- tokens
+    cost    REAL NOT NULL,                   -- credits
     reason  TEXT NOT NULL,
     error   TEXT NOT NULL,
     PRIMARY KEY (page, at, job, worker)      -- the same try reported twice is one try
@@ -147,15 +150,23 @@ CREATE TABLE sent_notes (
     PRIMARY KEY (job, fingerprint)
 ) STRICT, WITHOUT ROWID;
 
+-- What was erased on request: hashes of records and pages (store/erasure.py). What was scraped until then is not stored
+-- any more.
+CREATE TABLE erased (
+    mark  BLOB PRIMARY KEY,
+    until REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- The account of a page's items in one job: of its last settlement, so that storing a page again counts nothing twice.
 -- `notes` has the rest of it as JSON: src/gossamer/model/item_account.py.
 CREATE TABLE item_counts (
     job       TEXT NOT NULL,
     page      INTEGER NOT NULL REFERENCES pages (number),
     at        REAL NOT NULL,
-    yielded   INTEGER NOT NULL,              -- the sum of the next nine
+    yielded   INTEGER NOT NULL,              -- the sum of the next ten
     new       INTEGER NOT NULL,
     changed   INTEGER NOT NULL,
+    back      INTEGER NOT NULL,
     unchanged INTEGER NOT NULL,
     equal     INTEGER NOT NULL,
     conflict  INTEGER NOT NULL,
@@ -201,8 +212,15 @@ CREATE TABLE figures (
     PRIMARY KEY (span, start)
 ) STRICT, WITHOUT ROWID;
 
--- The id of this store; a cursor is valid only in it.
-CREATE TABLE store (id TEXT NOT NULL) STRICT;
+-- Which types of items have a typed view, of which name, with which columns, as JSON (store/item_views.py). Names stay.
+CREATE TABLE item_views (
+    type TEXT PRIMARY KEY,
+    view TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The id of this store; a cursor is valid only in it. `revision` is that of the newest record that was erased: it is not
+-- given again, or cursors would miss a change.
+CREATE TABLE store (id TEXT NOT NULL, revision INTEGER NOT NULL DEFAULT 0) STRICT;
 INSERT INTO store (id) VALUES (lower(hex(randomblob(6))));
 
 CREATE VIEW attempts AS
@@ -222,27 +240,61 @@ FROM visit_rows AS kept LEFT JOIN pages ON pages.number = kept.page;
 -- For people and programs that read: docs/data.md ---------------------------------------------------------------------
 
 CREATE VIEW record_list AS
-SELECT type, site, key, url, job, spider, data, version, datetime(first_seen, 'unixepoch') AS first_seen,
-       datetime(last_changed, 'unixepoch') AS last_changed, datetime(last_checked, 'unixepoch') AS last_checked,
-       datetime(gone_since, 'unixepoch') AS gone_since
+SELECT type, site, key, url, job, spider, data, version,
+       strftime('%Y-%m-%dT%H:%M:%fZ', first_seen, 'unixepoch') AS first_seen,
+       strftime('%Y-%m-%dT%H:%M:%fZ', last_changed, 'unixepoch') AS last_changed,
+       strftime('%Y-%m-%dT%H:%M:%fZ', last_checked, 'unixepoch') AS last_checked,
+       strftime('%Y-%m-%dT%H:%M:%fZ', gone_since, 'unixepoch') AS gone_since
 FROM records;
 
+-- `until` is when the next version was scraped.
 CREATE VIEW record_history AS
-SELECT records.type, records.site, records.key, past.version, datetime(past.at, 'unixepoch') AS at, past.job,
-       past.data, past.gone
-FROM superseded AS past JOIN records ON records.number = past.record
+SELECT records.type, records.site, records.key, records.url, records.spider, past.version,
+       strftime('%Y-%m-%dT%H:%M:%fZ', past.at, 'unixepoch') AS at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', coalesce((
+           SELECT next.at FROM superseded AS next WHERE next.record = past.record AND next.version = past.version + 1
+       ), records.last_changed), 'unixepoch') AS until,
+       past.job, past.data, past.gone
+FROM superseded AS past CROSS JOIN records ON records.number = past.record
 UNION ALL
-SELECT type, site, key, version, datetime(last_changed, 'unixepoch'), job, data, gone_since IS NOT NULL FROM records;
+SELECT type, site, key, url, spider, version, strftime('%Y-%m-%dT%H:%M:%fZ', last_changed, 'unixepoch'), NULL, job,
+       data, gone_since IS NOT NULL
+FROM records;
+
+-- What a version changed in the fields of its record.
+CREATE VIEW record_changes AS
+WITH steps AS (
+    SELECT records.type, records.site, records.key, records.url, new.version, new.at, new.job,
+           iif(json_valid(old.data), old.data, '{}') AS before, iif(json_valid(new.data), new.data, '{}') AS after
+    FROM superseded AS old
+    CROSS JOIN superseded AS new ON new.record = old.record AND new.version = old.version + 1
+    CROSS JOIN records ON records.number = old.record
+    UNION ALL
+    SELECT new.type, new.site, new.key, new.url, new.version, new.last_changed, new.job,
+           iif(json_valid(old.data), old.data, '{}'), iif(json_valid(new.data), new.data, '{}')
+    FROM records AS new
+    CROSS JOIN superseded AS old ON old.record = new.number AND old.version = new.version - 1
+), fields AS (
+    SELECT steps.*, new.key AS field, (SELECT value FROM json_each(before) AS old WHERE old.key = new.key) AS old,
+           (SELECT type FROM json_each(before) AS old WHERE old.key = new.key) AS old_type,
+           new.value AS new, new.type AS new_type
+    FROM steps CROSS JOIN json_each(after) AS new
+    UNION ALL
+    SELECT steps.*, old.key, old.value, old.type, NULL, NULL FROM steps CROSS JOIN json_each(before) AS old
+    WHERE NOT EXISTS (SELECT 1 FROM json_each(after) AS new WHERE new.key = old.key)
+)
+SELECT type, site, key, url, version, strftime('%Y-%m-%dT%H:%M:%fZ', at, 'unixepoch') AS at, job, field, old, new FROM fields
+WHERE old IS NOT new OR coalesce(old_type, 'null') <> coalesce(new_type, 'null');
 
 CREATE VIEW attempt_list AS
-SELECT strftime('%Y-%m-%d %H:%M:%f', at, 'unixepoch') AS at, job, url, site, worker, attempt, outcome, status,
+SELECT strftime('%Y-%m-%dT%H:%M:%fZ', at, 'unixepoch') AS at, job, url, site, worker, attempt, outcome, status,
        route, proxy, bytes, round(latency * 1000, 1) AS latency_ms, cost, reason, error
 FROM attempts;
 
 CREATE VIEW page_list AS
-SELECT url, datetime(fetched_at, 'unixepoch') AS fetched, status, job, spider, failure, etag, last_modified,
+SELECT url, strftime('%Y-%m-%dT%H:%M:%fZ', fetched_at, 'unixepoch') AS fetched, status, job, spider, failure, etag, last_modified,
        archive_ref, parser, lower(hex(fingerprint)) AS fingerprint
 FROM pages;
 
 CREATE VIEW visit_list AS
-SELECT url, datetime(fetched_at, 'unixepoch') AS fetched, status, job, spider, failure, archive_ref FROM visits;
+SELECT url, strftime('%Y-%m-%dT%H:%M:%fZ', fetched_at, 'unixepoch') AS fetched, status, job, spider, failure, archive_ref FROM visits;

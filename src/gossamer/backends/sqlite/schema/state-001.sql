@@ -71,6 +71,7 @@ CREATE TABLE sites (
     asked_interval   REAL,                        -- the site's own crawl-delay, seconds
     learned_interval REAL,                        -- seconds between two requests, as of refused_at
     refused_at       REAL NOT NULL DEFAULT 0,     -- when it last answered that requests are too frequent
+    between_refusals REAL NOT NULL DEFAULT 0,     -- requests, smoothed; 0: unknown (frontier/learned_pace.py)
     in_flight        INTEGER NOT NULL DEFAULT 0,
     holder           TEXT,                        -- the one worker that paces this site just now
     starved          TEXT,                        -- a worker that waits in vain for a slot of it: see leasing.py
@@ -94,15 +95,6 @@ CREATE TABLE sites (
     given_up_until   REAL NOT NULL DEFAULT 0,
     answered_at      REAL NOT NULL DEFAULT 0      -- when a page was last settled; 0: never
 ) STRICT;
-
--- Operators' orders: at least `interval` seconds between two requests to a site, and none before `rest_until`.
-CREATE TABLE site_orders (
-    site       TEXT PRIMARY KEY,             -- a site may have an order before it has a row in `sites`
-    at         REAL NOT NULL,
-    by         TEXT NOT NULL,
-    interval   REAL,
-    rest_until REAL
-) STRICT, WITHOUT ROWID;
 
 -- A job's own rate at a site (frontier/politeness.py).
 CREATE TABLE job_paces (
@@ -219,7 +211,7 @@ CREATE TABLE shapes (
     PRIMARY KEY (job, site, shape)
 ) STRICT, WITHOUT ROWID;
 
--- Rare events in a URL's story: a worker died, a letter was replayed.
+-- Rare events in a URL's story: a worker died, a dead letter was replayed.
 CREATE TABLE incidents (
     url  INTEGER NOT NULL REFERENCES urls (number),
     at   REAL NOT NULL,
@@ -260,10 +252,12 @@ CREATE TABLE workers (
     done       INTEGER NOT NULL,
     cpu        REAL NOT NULL,                -- share of one core
     memory     INTEGER NOT NULL,             -- bytes
-    drains     INTEGER NOT NULL DEFAULT 0,   -- an operator wants it to drain
+    asked      TEXT NOT NULL DEFAULT '',     -- what an operator wants: drain, restart
     pace       REAL NOT NULL DEFAULT 0,      -- pages a second, in the last minute
     busy       REAL NOT NULL DEFAULT 0,      -- share of its capacity in use
     serves     TEXT NOT NULL DEFAULT '',     -- routes or kinds, separated by commas; '': all
+    frozen     TEXT NOT NULL DEFAULT '',     -- workers of its machine that live and send no heartbeat
+    instead_of TEXT NOT NULL DEFAULT '',     -- the worker whose place it took
     paces      TEXT NOT NULL DEFAULT '{}'    -- JSON: job -> pages a second
 ) STRICT;
 
@@ -284,14 +278,14 @@ CREATE TABLE learned_routes (
 
 CREATE INDEX learned_routes_latest ON learned_routes (since DESC, site, pattern);
 
--- Tokens spent by a job, on a day, on a site and day.
+-- Credits spent by a job, on a day, on a site and day.
 CREATE TABLE budgets (
     name  TEXT PRIMARY KEY,                  -- job/..., day/2027-01-31, domain/2027-01-31/shop.example
     spent INTEGER NOT NULL                   -- billionths of a token
 ) STRICT, WITHOUT ROWID;
 
--- The health of each exit of a proxy pool, and until when it rests.
-CREATE TABLE exits (
+-- The health of each proxy of a proxy pool, and until when it rests.
+CREATE TABLE proxies (
     pool       TEXT NOT NULL,
     name       TEXT NOT NULL,                -- the address without credentials
     tries      INTEGER NOT NULL,
@@ -299,7 +293,7 @@ CREATE TABLE exits (
     failures   INTEGER NOT NULL,
     bans       INTEGER NOT NULL,
     bytes      INTEGER NOT NULL,
-    tokens     REAL NOT NULL,
+    credits     REAL NOT NULL,
     latency    REAL,                         -- seconds, a mean in which older tries count less
     score      REAL NOT NULL,                -- share of successes, in the same way
     run        INTEGER NOT NULL,             -- successes in a row; failures in a row are negative
@@ -310,12 +304,12 @@ CREATE TABLE exits (
     PRIMARY KEY (pool, name)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX exits_changed ON exits (pool, changed_at);
+CREATE INDEX proxies_changed ON proxies (pool, changed_at);
 
--- How exits fare at the sites that have refused them: an exit that one site banned rests for that site alone.
-CREATE TABLE exit_sites (
+-- How proxies fare at the sites that have refused them: a proxy that one site banned rests for that site alone.
+CREATE TABLE proxy_sites (
     pool       TEXT NOT NULL,
-    name       TEXT NOT NULL,                -- the exit, as in exits
+    name       TEXT NOT NULL,                -- the proxy, as in proxies
     site       TEXT NOT NULL,
     run        INTEGER NOT NULL,             -- successes in a row; refusals in a row are negative
     strikes    INTEGER NOT NULL,             -- rests that were not made good yet
@@ -324,20 +318,20 @@ CREATE TABLE exit_sites (
     PRIMARY KEY (pool, site, name)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX exit_sites_changed ON exit_sites (pool, changed_at);
+CREATE INDEX proxy_sites_changed ON proxy_sites (pool, changed_at);
 
--- Exits that a page has tried in vain, for an hour.
-CREATE TABLE exit_uses (
+-- Proxies that a page has tried in vain, for an hour.
+CREATE TABLE proxy_uses (
     fingerprint BLOB NOT NULL,
     name        TEXT NOT NULL,
     forget_at   REAL NOT NULL,
     PRIMARY KEY (fingerprint, name)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX exit_uses_old ON exit_uses (forget_at);
+CREATE INDEX proxy_uses_old ON proxy_uses (forget_at);
 
 -- Lasting sessions of gateways that were banned, and which of their ids is now in use.
-CREATE TABLE exit_sessions (
+CREATE TABLE proxy_sessions (
     pool       TEXT NOT NULL,
     session    TEXT NOT NULL,                -- site/... or key/...
     generation INTEGER NOT NULL,
@@ -345,7 +339,7 @@ CREATE TABLE exit_sessions (
     PRIMARY KEY (pool, session)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX exit_sessions_changed ON exit_sessions (pool, changed_at);
+CREATE INDEX proxy_sessions_changed ON proxy_sessions (pool, changed_at);
 
 -- Schedules -----------------------------------------------------------------------------------------------------------
 
@@ -354,7 +348,7 @@ CREATE INDEX exit_sessions_changed ON exit_sessions (pool, changed_at);
 CREATE TABLE schedules (
     name     TEXT PRIMARY KEY,
     version  INTEGER NOT NULL,
-    standing TEXT NOT NULL                   -- JSON of ScheduleProgress
+    progress TEXT NOT NULL                   -- JSON of ScheduleProgress
 ) STRICT, WITHOUT ROWID;
 
 -- One row: which scheduler leads, and how often schedules were changed. Only the leader decides about ticks: `token`
@@ -370,11 +364,11 @@ CREATE TABLE scheduling (
 INSERT INTO scheduling (only) VALUES (1);
 
 CREATE VIEW schedule_list AS
-SELECT name, json_extract(standing, '$.schedule.spider') AS spider,
-       json_extract(standing, '$.schedule.trigger') AS trigger, json_extract(standing, '$.paused') AS paused,
-       json_extract(standing, '$.runs') AS runs, json_extract(standing, '$.last_job') AS last_job,
-       datetime(json_extract(standing, '$.last_due'), 'unixepoch') AS last_due,
-       json_extract(standing, '$.trouble') AS trouble
+SELECT name, json_extract(progress, '$.schedule.spider') AS spider,
+       json_extract(progress, '$.schedule.trigger') AS trigger, json_extract(progress, '$.paused') AS paused,
+       json_extract(progress, '$.runs') AS runs, json_extract(progress, '$.last_job') AS last_job,
+       datetime(json_extract(progress, '$.last_due'), 'unixepoch') AS last_due,
+       json_extract(progress, '$.trouble') AS trouble
 FROM schedules;
 
 -- The shelf (model/shelf.py): small, cold state of all kinds: keys, callbacks, alerts, sessions, notes -------------------

@@ -1,0 +1,149 @@
+"""A DuckDB file of the user as the target of an output. The file is open only while a batch is written, because DuckDB
+lets nobody else read it meanwhile. Extensions are never fetched. Errors: RowRefused, Misconfigured,
+BackendUnavailable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from ...errors import BackendUnavailable, GossamerError, Misconfigured, MissingExtra
+from .kinds import Kind
+from .sql import RowRefused, Session, column, to_its_end
+
+T = TypeVar("T")
+log = logging.getLogger("gossamer.outputs")
+
+
+class DuckdbEngine:
+    types: Mapping[Kind, str] = MappingProxyType({
+        "text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "numeric": "DECIMAL(38,9)",
+        "number": "DOUBLE", "bool": "BOOLEAN",
+        "time": "TIMESTAMP WITH TIME ZONE", "date": "DATE", "json": "JSON",
+    })  # fmt: skip
+    parameter = "?"
+    elements = "(SELECT unnest(json_extract(?::JSON, '$[*]')) AS v) AS e"
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import duckdb
+        except ImportError as error:
+            raise MissingExtra("Outputs to DuckDB need one more package: pip install 'gossamer[duckdb]'.") from error
+        self.place = str(path)
+        self._path = path
+        self._driver: Any = duckdb
+
+    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        return await to_its_end(self._transact(work))
+
+    async def _transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            connection = await asyncio.to_thread(self._open)
+            try:
+                await asyncio.to_thread(connection.execute, "BEGIN")
+                found = await work(_Session(connection))
+                await asyncio.to_thread(connection.execute, "COMMIT")
+                return found
+            except BaseException:
+                with suppress(self._driver.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            finally:
+                await asyncio.to_thread(connection.close)
+        except (self._driver.Error, OSError) as error:
+            raise self._translated(error) from error
+
+    def _open(self) -> Any:
+        return self._driver.connect(
+            str(self._path),
+            config={"autoinstall_known_extensions": False, "autoload_known_extensions": False, "threads": 1},
+        )
+
+    async def columns(self, session: Session, table: str) -> dict[str, str]:
+        schema, _, name = table.rpartition(".")
+        rows = await session.rows(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? AND schema_name = ?"
+            " AND NOT internal ORDER BY column_index",
+            name,
+            schema or "main",
+        )
+        return {str(name): str(type) for name, type in rows}
+
+    async def unique_keys(self, session: Session, table: str) -> list[frozenset[str]]:
+        schema, _, name = table.rpartition(".")
+        rows = await session.rows(
+            "SELECT constraint_column_names FROM duckdb_constraints() WHERE table_name = ? AND schema_name = ?"
+            " AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type",
+            name,
+            schema or "main",
+        )
+        return [frozenset(names) for (names,) in rows]
+
+    def pick(self, place: int, type: str) -> str:
+        through = "::JSON" if type.endswith("[]") else ""  # the text of a list is not read as JSON
+        return f"(v->>'$[{place}]'){through}::{type}"
+
+    def lock(self, table: str) -> str:
+        return ""  # the file has one writer
+
+    async def purge(self, tables: Sequence[str]) -> None:
+        try:
+            await to_its_end(asyncio.to_thread(self._rewrite))
+        except (self._driver.Error, OSError) as error:
+            if isinstance(error, self._driver.IOException | OSError):
+                raise self._translated(error) from error
+            log.warning("%s may still hold deleted rows: it cannot be written anew (%s).", self.place, error)
+
+    def _rewrite(self) -> None:
+        """DuckDB leaves deleted rows in the blocks of its file: a copy takes its place."""
+        draft = self._path.with_name(f".{self._path.name}.draft")
+        for old in (draft, draft.with_name(f"{draft.name}.wal")):
+            old.unlink(missing_ok=True)
+        connection = self._open()
+        try:
+            name = column(connection.execute("SELECT current_database()").fetchone()[0])
+            quoted_path = str(draft).replace("'", "''")
+            connection.execute(f"ATTACH '{quoted_path}' AS written_anew")
+            connection.execute(f"COPY FROM DATABASE {name} TO written_anew")
+            connection.execute("DETACH written_anew")
+            connection.execute("CHECKPOINT")
+            shutil.copymode(self._path, draft)
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())
+            draft.replace(self._path)  # nobody else has the file open while we write to it
+        finally:
+            connection.close()
+            draft.unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        """Nothing is open between two batches."""
+
+    def _translated(self, error: Exception) -> GossamerError | RowRefused:
+        said = str(error).partition("\n")[0]
+        driver = self._driver
+        if isinstance(error, driver.ConversionException | driver.ConstraintException | driver.OutOfRangeException):
+            return RowRefused(said)
+        if "not a valid DuckDB" in said or isinstance(
+            error, PermissionError | driver.CatalogException | driver.BinderException | driver.ParserException
+        ):
+            return Misconfigured(f"{self.place} cannot be written: {said}")
+        return BackendUnavailable(f"{self.place} cannot be written at the moment: {said}")
+
+
+class _Session:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def rows(self, sql: str, *values: Any) -> list[Sequence[Any]]:
+        found: list[Sequence[Any]] = await asyncio.to_thread(
+            lambda: self._connection.execute(sql, list(values)).fetchall()
+        )
+        return found

@@ -1,0 +1,75 @@
+"""What the tables of outputs need of an SQL database: a transaction, its columns and keys, rows given as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from .kinds import Kind
+
+T = TypeVar("T")
+
+
+class RowRefused(Exception):
+    """The database refuses one of the rows."""
+
+
+class Session(Protocol):
+    """A transaction. Values of a statement are a JSON text, or plain texts and numbers."""
+
+    async def rows(self, sql: str, *values: Any) -> list[Sequence[Any]]: ...
+
+
+class Engine(Protocol):
+    """A database. Its errors are translated: RowRefused, Misconfigured, Transient."""
+
+    place: str
+    types: Mapping[Kind, str]  # of columns that we create
+    parameter: str  # of a statement with one value
+    elements: str  # a table of the rows in a JSON array, which is the only parameter
+
+    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T: ...
+
+    async def columns(self, session: Session, table: str) -> dict[str, str]:
+        """The columns of a table with their types as the database writes them; empty: there is no such table."""
+        ...
+
+    async def unique_keys(self, session: Session, table: str) -> list[frozenset[str]]:
+        """The sets of columns that are unique; the primary key first."""
+        ...
+
+    def pick(self, place: int, type: str) -> str:
+        """The value at a place of a row of `elements`, as this type."""
+        ...
+
+    def lock(self, table: str) -> str:
+        """A statement that keeps others from creating this table at once; "" if there is no need."""
+        ...
+
+    async def purge(self, tables: Sequence[str]) -> None:
+        """Remove what deleted rows of these tables have left in the files, as far as the database allows."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`, which uses threads, to its end even if the caller is cancelled: a thread cannot be stopped."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # nobody waits for it: asyncio would print it
+        raise
+
+
+def quoted(name: str) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+def column(name: str) -> str:
+    """A column's name in quotes; unlike that of a table, it may have dots."""
+    return '"' + name.replace('"', '""').replace("\0", "") + '"'
