@@ -11,7 +11,7 @@ from ..fetch.contract import Response
 from ..model.item_account import ItemCounts
 from ..model.page import Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
-from ..model.route import DIRECT, Exit, Route
+from ..model.route import DIRECT, Proxy, Route
 from ..model.task import Request, Task
 from ..store.record_rules import REPEAT
 from ..store.sink import Sink
@@ -52,26 +52,26 @@ class AttemptLog:
         self.items: ItemCounts | None = None
         self.status: int | None = None
         self._route: Route = DIRECT
-        self._exit: Exit | None = None
+        self._proxy: Proxy | None = None
         self._at = 0.0
         self.begin_attempt()
 
     @property
-    def by_exit(self) -> bool:
+    def by_proxy(self) -> bool:
         """Did the attempt go through a proxy? Then the site saw another visitor."""
-        return self._exit is not None
+        return self._proxy is not None
 
     def begin_attempt(self) -> None:
         # The time identifies an attempt of a page, so it must differ even when the clock stands still.
         self._at = max(self._clock.now(), self._at + 1e-6)
         self._began = self._clock.monotonic()
         self.status = None
-        self._route, self._exit, self._cost = DIRECT, None, 0.0
+        self._route, self._proxy, self._cost = DIRECT, None, 0.0
         self._bytes, self._latency = 0, 0.0
 
-    def note_route(self, route: Route, exit: Exit | None, cost: float) -> None:
+    def note_route(self, route: Route, proxy: Proxy | None, cost: float) -> None:
         """Note the route and the cost of the current attempt."""
-        self._route, self._exit, self._cost = route, exit, cost
+        self._route, self._proxy, self._cost = route, proxy, cost
 
     @property
     def route(self) -> str:
@@ -130,7 +130,7 @@ class AttemptLog:
             attempt=task.attempt + 1,
             outcome=outcome,
             route=self._route.name,
-            proxy=self._exit.name if self._exit is not None else None,
+            proxy=self._proxy.name if self._proxy is not None else None,
             status=self.status,
             bytes=self._bytes,
             latency=self._latency,
@@ -146,6 +146,6 @@ class AttemptLog:
         result = PageResult(
             attempt=attempt, page=page, records=records, quality=self.quality, schemas=schemas, items=items
         )
-        note(outcome=outcome, route=self._route.name, status=self.status or 0, tokens=self._cost)
+        note(outcome=outcome, route=self._route.name, status=self.status or 0, credits=self._cost)
         with step("store"):
             return await self._sink.keep(result, snapshot)

@@ -13,13 +13,15 @@ from ..errors import ParseFailed
 from ..frontier.contract import Added
 from ..model import events
 from ..model.item_account import ItemCounts, summed_items
+from ..model.job import summed_stats
 from ..model.page import Headers, Snapshot
 from ..model.record import ItemSchema, PageFacts, Record
 from ..model.task import Request, Task, UrlState
-from ..parse.callbacks import run_errback
+from ..parse.callbacks import ParsedPage, run_errback
 from ..parse.page import Page
 from ..parse.page_context import Failure
 from ..parse.spider import errback_of
+from ..units import many
 from .attempt_log import AttemptLog
 from .context import JobContext
 from .held_lease import HeldLease
@@ -48,10 +50,15 @@ async def bury(
     reason: str,
     message: str,
     detail: str,
+    kept: ParsedPage | None = None,
 ) -> str:
-    """Store and settle a page that is given up, with the results of its errback; return the dead letter's message."""
+    """Store and settle a page that is given up, with the results of its errback, or with what its callback gave before
+    it failed and the spider's framework keeps; return the dead letter's message."""
     task = held.lease.task
-    heard = await _run_errback(context, task, log, reason, message, detail)
+    if kept is None or log.snapshot is None:
+        heard = await _run_errback(context, task, log, reason, message, detail)
+    else:
+        heard = await _keep_before(context, task, log.snapshot, kept, message, detail)
     judged = await context.judge(heard.requests, depth=task.depth + 1, priority=task.priority, site=task.site)
     await _keep(context, log, task, heard, facts, reason, outcome="dead", with_raw_page=True)
     added = await held.settle(
@@ -129,6 +136,35 @@ async def _keep(
         context.events.emit(stored)
 
 
+async def _keep_before(
+    context: JobContext, task: Task, snapshot: Snapshot, kept: ParsedPage, message: str, detail: str
+) -> ErrbackResult:
+    """Pass on what a callback gave before it failed. Raises only BackendUnavailable."""
+
+    async def given() -> ParsedPage:
+        return kept
+
+    page = Page(snapshot, depth=task.depth, spider=context.spider)
+    page._stats = dict(kept.stats)  # steps of the pipeline count, too
+    result = await parse_and_pipe(page, given(), task, context.spider, context.pipeline, context.time_limit)
+    if isinstance(result, ParseFailed):
+        words = "\n\n".join(filter(None, (message, detail, str(result), result.detail)))
+        return ErrbackResult(message=message, text=words, items=lost_items(result))
+    parsed, piped = result
+    counts = many(len(parsed.items), "item"), many(len(parsed.requests), "request")
+    before = f" What it gave before is kept: {' and '.join(counts)}." if parsed.items or parsed.requests else ""
+    said = f"{message}{before}"
+    return ErrbackResult(
+        message=said,
+        text=f"{said}\n\n{detail}" if detail else said,
+        requests=parsed.requests,
+        records=tuple(piped.records),
+        schemas=piped.schemas,
+        stats=page._stats,
+        items=piped.items,
+    )
+
+
 async def _run_errback(
     context: JobContext,
     task: Task,
@@ -170,7 +206,7 @@ async def _run_errback(
         requests=parsed.requests,
         records=tuple(piped.records),
         schemas=piped.schemas,
-        stats=parsed.stats,
+        stats=summed_stats(parsed.stats, seen._stats),  # those of the errback, and of steps of the pipeline
         items=piped.items,
     )
 

@@ -19,7 +19,7 @@ import queue
 import threading
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TypeAlias
 
 from ..clock import Clock
@@ -28,8 +28,10 @@ from ..fetch.contract import Response
 from ..fetch.fetcher import FetchRequest
 from ..model.events import Event, EventHub, EventSink, Trouble
 from ..model.item import safe_text
+from ..model.task import Request
 from ..parse.callbacks import ParsedPage, checked_results
 from ..parse.page import Page
+from ..parse.page_context import ask_here, asking_by
 from ..parse.timelimit import TimeLimit, TookTooLong
 from ..process.signals import is_cancellation
 
@@ -86,9 +88,17 @@ class Extensions:
             with waiting.paused():
                 return await self._fetch_from(place + 1, given, send)
 
+        ask = ask_here()
+
+        async def patient(asked: Request) -> Page:
+            assert ask is not None
+            with waiting.paused():
+                return await ask(asked)
+
         try:
-            async with asyncio.timeout(self._limit.seconds) as waiting.timeout:
-                response = await one.around_fetch(request, next)
+            with asking_by(patient) if ask is not None else nullcontext():
+                async with asyncio.timeout(self._limit.seconds) as waiting.timeout:
+                    response = await one.around_fetch(request, next)
         except (KeyboardInterrupt, GossamerError):
             raise
         except TimeoutError as error:

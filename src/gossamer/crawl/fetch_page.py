@@ -1,10 +1,10 @@
 """The only polite fetch loop: fetches a page, or a file of a source, by the cheapest route that gets through.
 
 What it does: makes one attempt after the other and logs each. Every request is checked against robots.txt, paid for,
-waits for the site's pace and leaves through the route's exit. After a block the page climbs to a dearer route at once,
+waits for the site's pace and leaves through the route's proxy. After a block the page climbs to a dearer route at once,
 a dead proxy is replaced, and a request that failed on a stale connection is repeated when its turn comes; none of this
-uses up an attempt of the page. A refusal that may be meant for the exit (403, 429, a challenge) is tried through others
-first, each in its turn. The differences between a leased page, a sitemap and `gossamer fetch` are arguments.
+uses up an attempt of the page. A refusal that may be meant for the proxy (403, 429, a challenge) is tried through
+others first, each in its turn. The differences between a leased page, a sitemap and `gossamer fetch` are arguments.
 How it fails: FetchFailed or FetchRefused (of the last attempt), RouteFailed (no request can leave at the moment),
 NoRoute (no route fits the request), RouteNotServed, and whatever `before_send` raises.
 """
@@ -19,19 +19,19 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import (
-    AllExitsRest,
+    AllProxiesRest,
     Blocked,
     BudgetSpent,
     ClientError,
     ConnectFailed,
-    ExitRefused,
     FetchFailed,
     FetchRefused,
     GossamerError,
     Misconfigured,
     NoRoute,
     ProxyFailed,
-    RefusedByExits,
+    ProxyRefused,
+    RefusedByProxies,
     RouteFailed,
     StaleConnection,
     Walled,
@@ -40,7 +40,7 @@ from ..fetch.contract import Response
 from ..fetch.fetcher import (
     AroundFetch,
     Disallowed,
-    Fetched,
+    FetchedPage,
     Fetcher,
     NotModified,
     Outcome,
@@ -65,6 +65,7 @@ from .unsafe_send import UnsafeSend
 BANNING = ("forbidden", "challenge", "captcha")  # blocks that concern the visitor, or the page for everybody
 REFUSED = (403, 429)  # statuses that say so, also where responses are not checked for blocks
 ABOUT = 0.2  # sizes that differ by less than this share count as equal
+NO_OTHER_ROUTE = "There is no other route to try it by: docs/routes.md says how to add one."
 BY_STATUS = ("forbidden", "rate")  # blocks that the retry rules handle by status
 SLOWING = (429, 503)  # statuses that ask for fewer requests, whatever the page says
 FOR_GOOD = ("shell", "login")  # blocks that the same route will meet every time
@@ -75,20 +76,24 @@ _NO_LEASE = nullcontext()
 
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the last attempt. `block` is set when the response is not the page and no dearer route is left.
-    `refused_by` is how many exits the site refused the page to, unless it is known to be forbidden to everybody."""
+    `refused_by` is how many proxies the site refused the page to, unless it is known to be forbidden to everybody.
+    `is_only_route`: the ladder of the site has no other."""
 
     outcome: Outcome
     block: Block | None = None
     refused_by: int = 0
+    is_only_route: bool = False
 
     def failure(self, url: str, status: int, by_status: GossamerError | None) -> GossamerError | None:
-        """What the response means, where its status alone means `by_status`. A page that was refused to some exits may
-        come through others later."""
+        """What the response means, where its status alone means `by_status`. A page that was refused to some proxies
+        may come through others later."""
         by_block = failure_of_block(self.block, url, status) if self.block is not None else None
         failure = by_block or by_status
         if self.refused_by and isinstance(failure, ClientError):
-            exits = f"{self.refused_by} exits" if self.refused_by > 1 else "the only exit that is awake"
-            return RefusedByExits(f"{url} answered {status} to {exits}.", status=status)
+            proxies = f"{self.refused_by} proxies" if self.refused_by > 1 else "the only proxy that is awake"
+            failure = RefusedByProxies(f"{url} answered {status} to {proxies}.", status=status)
+        if failure is not None and self.is_only_route and self.block is not None and self.block.kind in BANNING:
+            failure.args = (f"{failure} {NO_OTHER_ROUTE}",)
         return failure
 
 
@@ -139,7 +144,7 @@ class PageFetch:
         self._repeated = False  # after a stale connection; done at most once
         self._is_file = False
         self._shows_page = True  # False for HEAD and OPTIONS
-        self._refused = False  # the last response was a refusal that may be meant for the exit
+        self._refused = False  # the last response was a refusal that may be meant for the proxy
         self._forbidden = False  # ... but it is known to be meant for everybody
         self._small: int | None = None  # size in bytes of a response that seemed too small
 
@@ -183,12 +188,12 @@ class PageFetch:
                     self._log.begin_attempt()
                     continue
                 if self._once is not None and not self._once.repeats:
-                    # The server has answered: another exit or route would repeat the action.
+                    # The server has answered: another proxy or route would repeat the action.
                     block = self._block_in(outcome, response, route)
                     if block is None and not self._refused:
                         await route.passed(response)
-                    return FetchResult(outcome=outcome, block=block)
-                if _may_be_the_proxys(response, route) and route.another_exit():
+                    return FetchResult(outcome=outcome, block=block, is_only_route=route.is_only)
+                if _may_be_the_proxys(response, route) and route.another_proxy():
                     words = f"status {response.status}, by the proxy or by the site"
                     await self._log.keep(outcome="released", reason=ProxyFailed.reason, error=words)
                     self._log.begin_attempt()
@@ -199,7 +204,7 @@ class PageFetch:
                     return FetchResult(outcome=outcome)
                 refusal = block or Block("forbidden", f"status {response.status}", "")
                 self._emit(events.Blocked, kind=refusal.kind, route=self._log.route, message=refusal.words)
-                if self._refused and not self._forbidden and await route.next_exit():
+                if self._refused and not self._forbidden and await route.next_proxy():
                     await self._log.keep(outcome="blocked", reason=f"blocked-{refusal.kind}", error=refusal.words)
                     self._log.begin_attempt()
                     if response.status == 429:
@@ -211,14 +216,15 @@ class PageFetch:
                     or (self.logs_in and block.kind == "login")
                     or not await route.climb(block.kind)
                 ):
-                    if not self._refused or self._forbidden or not route.tries_exits:
-                        return FetchResult(outcome=outcome, block=block)
+                    if not self._refused or self._forbidden or not route.tries_proxies:
+                        return FetchResult(outcome=outcome, block=block, is_only_route=route.is_only)
                     try:
                         await route.check_rest()
                     except RouteFailed:
                         await self._log.keep(outcome="blocked", reason=f"blocked-{refusal.kind}", error=refusal.words)
                         raise
-                    return FetchResult(outcome=outcome, block=block, refused_by=route.refused_by)
+                    refused_by, is_only = route.refused_by, route.is_only
+                    return FetchResult(outcome=outcome, block=block, refused_by=refused_by, is_only_route=is_only)
                 await self._log.keep(outcome="blocked", reason=f"blocked-{block.kind}", error=block.words)
                 self._log.begin_attempt()
                 if response.status in SLOWING:
@@ -246,7 +252,7 @@ class PageFetch:
             raise
         finally:
             await route.settle_cost(response)
-            self._log.note_route(route.route, route.exit, route.cost)
+            self._log.note_route(route.route, route.proxy, route.cost)
             if response is not None:
                 self._emit(
                     events.Fetched,
@@ -263,22 +269,22 @@ class PageFetch:
             raise verdict from failure
 
     async def _go_on_after(self, failure: RouteFailed, route: PageRoute) -> None:
-        """Return if another exit may be tried. Otherwise raise the failure, or ConnectFailed if the same route works
+        """Return if another proxy may be tried. Otherwise raise the failure, or ConnectFailed if the same route works
         for other pages."""
         failure.lane = route.lane
-        if isinstance(failure, AllExitsRest) and failure.refused and await route.climb("forbidden"):
+        if isinstance(failure, AllProxiesRest) and failure.refused and await route.climb("forbidden"):
             return  # the site refuses this rung
-        if isinstance(failure, AllExitsRest | BudgetSpent):
+        if isinstance(failure, AllProxiesRest | BudgetSpent):
             raise failure
-        if isinstance(failure, ExitRefused):
+        if isinstance(failure, ProxyRefused):
             route.refused(str(failure), None, failure.status or 403)
             await self._log.keep(outcome="released", reason=failure.reason, error=str(failure))
             self._log.begin_attempt()
-            if not await route.next_exit():
+            if not await route.next_proxy():
                 raise failure
             return
         if isinstance(failure, ProxyFailed):
-            route.exit_failed(str(failure))
+            route.proxy_failed(str(failure))
         if self._router.memory.page_is_at_fault(self._task.fingerprint, route.route):
             of_page = ConnectFailed(
                 f"{self._task.url} cannot be fetched by route {route.route.name}, which works for others: {failure}",
@@ -288,7 +294,7 @@ class PageFetch:
             raise of_page from failure
         await self._log.keep(outcome="released", reason=failure.reason, error=str(failure))
         self._log.begin_attempt()
-        if not isinstance(failure, ProxyFailed) or not route.another_exit():
+        if not isinstance(failure, ProxyFailed) or not route.another_proxy():
             raise failure
 
     def _login_wall(self, outcome: Redirected) -> Block | None:
@@ -297,13 +303,13 @@ class PageFetch:
 
     def _block_in(self, outcome: Outcome, response: Response, route: PageRoute) -> Block | None:
         """Return the block if the response is not the page. Notes whether it is a refusal that may be meant for the
-        exit."""
+        proxy."""
         shown = self._shows_page and not response.taken
         self._refused = self._forbidden = False
-        if not isinstance(outcome, Fetched):
+        if not isinstance(outcome, FetchedPage) or response.verdict.wanted:
             return None
         if not self._detects_blocks or not shown:
-            if route.exit is not None and response.status in REFUSED and response.status not in self._wanted_statuses:
+            if route.proxy is not None and response.status in REFUSED and response.status not in self._wanted_statuses:
                 self._note_refusal(f"status {response.status}", response, route)
             return None
         memory, site, kind = self._router.memory, self._task.site, self._task.kind
@@ -324,7 +330,7 @@ class PageFetch:
         return block
 
     def _note_refusal(self, words: str, response: Response, route: PageRoute) -> None:
-        self._refused = route.exit is not None
+        self._refused = route.proxy is not None
         self._forbidden = route.refused(words, response, response.status)
 
     def _came_before(self, size: int, route: PageRoute) -> bool:
@@ -336,7 +342,7 @@ class PageFetch:
 
 def _may_be_the_proxys(response: Response, route: PageRoute) -> bool:
     """A proxy without a tunnel answers in the site's place when it cannot reach the site."""
-    return response.status in (502, 504) and route.exit is not None and response.url.startswith("http:")
+    return response.status in (502, 504) and route.proxy is not None and response.url.startswith("http:")
 
 
 def failure_of_block(block: Block, url: str, status: int) -> Blocked | Walled | None:
@@ -379,7 +385,7 @@ async def fetch_unqueued(
     before_send: Callable[[str], BeforeSend],
     clock: Clock,
     redirected: Callable[[Redirected], None] | None = None,
-) -> Fetched | NotModified | Disallowed:
+) -> FetchedPage | NotModified | Disallowed:
     """Fetch a URL outside the queue: a file of a source, or a page for `gossamer fetch`. Attempts are not logged and
     blocks not detected. Redirects are followed; each is checked and paced like the first request.
 

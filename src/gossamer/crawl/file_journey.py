@@ -20,7 +20,7 @@ import msgspec
 
 from ..errors import ClientError, ConnectionDropped, FetchFailed, FetchRefused, FileRefused
 from ..fetch.contract import Limits
-from ..fetch.fetcher import Fetched, NotModified, PageRequest
+from ..fetch.fetcher import FetchedPage, NotModified, PageRequest
 from ..fetch.open_route import Pairs
 from ..fetch.retry_after import parse_retry_after
 from ..frontier.retry import failure_of
@@ -198,12 +198,12 @@ class FileJourney(Journey):
     async def _settle(self, result: FetchResult) -> None:
         outcome = result.outcome
         came = isinstance(outcome, NotModified) and self._part.complete  # all of it, before the archive failed
-        if not isinstance(outcome, Fetched) and not came:
+        if not isinstance(outcome, FetchedPage) and not came:
             await super()._settle(result)
             return
-        assert isinstance(outcome, Fetched | NotModified)
+        assert isinstance(outcome, FetchedPage | NotModified)
         try:
-            if isinstance(outcome, Fetched):
+            if isinstance(outcome, FetchedPage):
                 await self._demand_whole(outcome, result)
             finished = await asyncio.to_thread(self._part.finish)
             kind = self._type_of(finished)
@@ -214,7 +214,7 @@ class FileJourney(Journey):
             return
         await self._keep_file(outcome, finished, kind)
 
-    async def _demand_whole(self, outcome: Fetched, result: FetchResult) -> None:
+    async def _demand_whole(self, outcome: FetchedPage, result: FetchResult) -> None:
         """Raise an error if the response is not the whole file."""
         response, part, url = outcome.response, self._part, self._task.url
         if response.status == 416:
@@ -254,7 +254,7 @@ class FileJourney(Journey):
 
     # -- 3. store ------------------------------------------------------------------------------------------
 
-    async def _keep_file(self, outcome: Fetched | NotModified, finished: FinishedFile, kind: str) -> None:
+    async def _keep_file(self, outcome: FetchedPage | NotModified, finished: FinishedFile, kind: str) -> None:
         task, head, context = self._task, self._part.head or PartHead(), self._context
         began = context.clock.monotonic()
         # Before its record: a crash in between leaves a file without a record, never a record without its file.

@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ import msgspec
 from .. import __version__
 from ..clock import Clock, machine_ahead
 from ..errors import BadState, GossamerError, Transient
-from ..frontier.contract import WorkerBook, WorkerCard
+from ..frontier.contract import DRAIN, Fate, WorkerBook, WorkerCard
 from ..model import events
 from ..model.job import JobPace
 from ..units import span
@@ -79,7 +79,8 @@ class _Look(NamedTuple):
 
 class Heartbeat:
     """Beats inside `async with`. As an EventSink it counts the pages that this process settles. `drain` is called when
-    an operator asks this worker to drain (WorkerBook.ask_to_drain)."""
+    an operator asks this worker to drain or to restart (WorkerBook.ask_to_drain). `fate_of` says of a worker what is
+    known on this machine."""
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class Heartbeat:
         vitals: Callable[[], Vitals],
         troubles: events.EventSink | None = None,
         drain: Callable[[], None] = lambda: None,
+        fate_of: Callable[[str], Fate] = lambda name: Fate.UNKNOWN,
     ) -> None:
         self._book = book
         self._clock = clock
@@ -97,7 +99,10 @@ class Heartbeat:
         self._vitals = vitals
         self._troubles = troubles or events.Silence()
         self._drain = drain
-        self.was_asked_to_drain = False
+        self._fate_of = fate_of
+        self._frozen = ""
+        self._instead_of = ""
+        self.asked = ""  # what an operator wants of this worker, DRAIN or RESTART; or it must end by itself
         self._trouble = ""  # the last error; reported once until a beat succeeds
         self._clock_fault = ""  # what was last reported about this machine's clock
         self._started_at = clock.now()
@@ -132,18 +137,19 @@ class Heartbeat:
         beats = 0
         while True:
             try:
-                if await self._book.beat(self._card()):
-                    self._leave()
+                if asked := await self._book.beat(self._card()):
+                    self._leave(asked)
                 if beats % FORGET_EVERY == 0:
                     await self._book.forget(self._clock.now() - FORGET_AFTER.total_seconds())
+                    await self._look_at_others()
                 beats += 1
                 self._trouble = ""
                 self._check_clock()
             except Transient:
                 pass  # the worker itself reports that the state does not answer
             except BadState as error:  # a newer version has migrated the state; this one must not write to it
-                self._tell(f"{error} This worker finishes the pages it has in hand, and ends.")
-                self._leave()
+                self._tell(f"{error} This worker finishes the pages it has in progress, and ends.")
+                self._leave(DRAIN)
             except Exception as error:  # any error: without a heartbeat a living worker would look dead
                 self._tell(str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}")
             await self._clock.sleep(BEAT.total_seconds())
@@ -162,10 +168,23 @@ class Heartbeat:
             words = "The clock of this machine is right again."
         self._troubles.emit(events.Trouble(at=self._clock.now(), stage="clock", message=words))
 
-    def _leave(self) -> None:
-        """Drain, and do not let another worker of this version take its place."""
-        if not self.was_asked_to_drain:
-            self.was_asked_to_drain = True
+    async def _look_at_others(self) -> None:
+        """Note which silent workers of this machine live, and remove the cards of those that others have replaced."""
+        now, cards = self._clock.now(), await self._book.workers()
+        silent = [card for card in cards if card.name != self._name and is_silent(card, now)]
+        fates = {card.name: self._fate_of(card.name) for card in silent}
+        self._frozen = ",".join(name for name, fate in fates.items() if fate is Fate.ALIVE)
+        if not self._instead_of:
+            mine = next((lost for lost, by in replaced(cards, now, self._fate_of).items() if by == self._name), "")
+            if mine:
+                self._instead_of = mine
+                await self._book.beat(self._card())  # first, so that no other card is removed in its place
+                await self._book.sign_off(mine)
+
+    def _leave(self, asked: str) -> None:
+        """Drain; for DRAIN, no other worker takes its place."""
+        if not self.asked:
+            self.asked = asked
             self._drain()
 
     def _tell(self, words: str) -> None:
@@ -202,9 +221,42 @@ class Heartbeat:
             pace=_share(look.done - oldest.done, seconds),
             busy=max(cores, round(fmean(one.full for one in self._looks), 3)),
             serves=vitals.serves,
+            frozen=self._frozen,
+            instead_of=self._instead_of,
             clock_ahead=round(machine_ahead(self._clock), 3),
             paces={job: pace for job, pace in paces.items() if pace.settled},
         )
+
+
+def is_silent(card: WorkerCard, now: float) -> bool:
+    """Whether it has sent no heartbeat for so long that it counts as missing."""
+    return now - card.seen_at > MISSING_AFTER.total_seconds()
+
+
+def frozen_ones(cards: Iterable[WorkerCard]) -> set[str]:
+    """Workers that live and send no heartbeat, as others on their machines have noticed."""
+    return {name for card in cards for name in card.frozen.split(",") if name}
+
+
+def replaced(cards: Sequence[WorkerCard], now: float, fate_of: Callable[[str], Fate]) -> dict[str, str]:
+    """Workers that are gone, each with the one that took its place: it serves the same, started after the other's last
+    heartbeat, and has replaced none before. One that is gone again stands for both."""
+    frozen = frozen_ones(cards)
+    fates = {card.name: fate_of(card.name) for card in cards}
+    gone = [
+        card
+        for card in sorted(cards, key=lambda card: card.seen_at)
+        if fates[card.name] is Fate.GONE
+        or (fates[card.name] is Fate.UNKNOWN and is_silent(card, now) and card.name not in frozen)
+    ]
+    others = sorted((card for card in cards if not card.instead_of), key=lambda card: card.started_at)
+    found: dict[str, str] = {}
+    for card in gone:
+        later = next((one for one in others if one.started_at > card.seen_at and one.serves == card.serves), None)
+        if later is not None:
+            others.remove(later)
+            found[card.name] = later.name
+    return found
 
 
 def _pace(before: tuple[int, int], now: tuple[int, int], seconds: float) -> JobPace:

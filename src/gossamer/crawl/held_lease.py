@@ -42,6 +42,7 @@ class HeldLease:
         self._last_moment = min(LAST_MOMENT.total_seconds(), self._duration / 6)
         self._until = asked_at + self._duration
         self.asked_at = asked_at
+        self.turn = float("-inf")  # monotonic; no request of it may leave earlier, see Pacer.enter
         self.slot: Slot | None = None  # the slot of its journey
         self._fetch: asyncio.Task[object] | None = None
         self._on_failure = on_failure

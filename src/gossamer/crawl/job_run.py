@@ -5,7 +5,7 @@ Only spiders that listen to Scrapy's `spider_idle` have more; any worker that fi
 
 from __future__ import annotations
 
-from ..frontier.admission import Scope
+from ..frontier.admission import LinkScope
 from ..model.events import EventSink
 from ..model.job import Job, JobState
 from ..parse.spider import Spider
@@ -19,7 +19,7 @@ async def run_job(
     spider: Spider,
     job: Job,
     worker: Worker,
-    scope: Scope,
+    scope: LinkScope,
     sites: set[str],
     events: EventSink,
 ) -> bool:

@@ -36,7 +36,7 @@ from ..errors import (
     Uncertain,
 )
 from ..fetch.contract import Gate
-from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected
+from ..fetch.fetcher import Disallowed, FetchedPage, NotModified, PageRequest, Redirected
 from ..fetch.retry_after import parse_retry_after
 from ..frontier.admission import Judged
 from ..frontier.contract import NO_STATS, Added, redirect_reason
@@ -85,6 +85,7 @@ class Journey:
         personal = self._how is not None and is_personal(self._how, context.spider)
         self._known = without_validators(known) if personal and known is not None else known
         self._site = SiteNotes(context, held)
+        self._kept: ParsedPage | None = None  # what a callback that failed gave before, if that counts
         self._unfinished = ""  # why the page was taken before it had finished loading
         self._began = context.clock.monotonic()
         self._log = AttemptLog(
@@ -189,13 +190,14 @@ class Journey:
                     await self._queue_target(outcome)
             case NotModified():
                 await self._keep_unchanged(outcome)
-            case Fetched():
+            case FetchedPage():
                 await self._take_page(outcome, result)
 
     # -- 1. fetch ------------------------------------------------------------------------------------------
 
     async def _fetch(self) -> FetchResult:
-        with step("fetch"):
+        context = self._context
+        with step("fetch"), allow_side_requests(context, self._held, self._how, self._before_send, self._emit):
             return await self._page_fetch().run(await self._request())
 
     async def _request(self) -> PageRequest:
@@ -237,18 +239,18 @@ class Journey:
         if elsewhere is not None and elsewhere != self._task.site:
             return await self._context.unleased_turns.gate(elsewhere, self._held.check)
         await self._site.keep_crawl_delay(asked)
-        return self._context.pacer.gate(self._task.site, asked, self._held.check)
+        return self._context.pacer.gate(self._task.site, asked, self._held.check, not_before=self._held.turn)
 
     # -- 2. judge ------------------------------------------------------------------------------------------
 
-    async def _take_page(self, outcome: Fetched, result: FetchResult) -> None:
+    async def _take_page(self, outcome: FetchedPage, result: FetchResult) -> None:
         response = outcome.response
         snapshot = self._log.snapshot = snapshot_of(self._task, outcome)
         self._unfinished = response.unfinished
         retry_after = parse_retry_after(response.headers.get("retry-after"), outcome.fetched_at)
         terms = self._context.retry_terms_for(self._task.site)
         by_status = None
-        if response.status not in self._wanted_statuses():
+        if response.status not in self._wanted_statuses() and not response.verdict.wanted:
             by_status = failure_of(response.status, terms, retry_after, self._task.url)
         failure = result.failure(self._task.url, response.status, by_status)
         if failure is not None:
@@ -353,7 +355,7 @@ class Journey:
             jitter=random.random(),
         )
         # Before the task is settled, so that no other page of the site leaves in between.
-        if isinstance(failure, RateLimited) and not self._log.by_exit:
+        if isinstance(failure, RateLimited) and not self._log.by_proxy:
             await self._site.refused(decision.rest)
         elif decision.rest:
             await self._site.let_rest(decision.rest)
@@ -379,13 +381,13 @@ class Journey:
     async def _give_up(self, reason: str, message: str, detail: str = "", facts: PageFacts | None = None) -> None:
         """Bury the page with the raw response, if there is one, and store what the spider's errback yields."""
         facts = facts or self._facts_of_failure(reason)
-        message = await bury(self._context, self._held, self._log, facts, reason, message, detail)
+        message = await bury(self._context, self._held, self._log, facts, reason, message, detail, self._kept)
         self._emit(events.Buried, reason=reason, attempt=self._task.attempt + 1, message=message, detail=detail)
 
     async def _wait_for_a_route(self, failure: RouteFailed) -> None:
         """No request can leave at the moment, which is not the page's fault: it uses up no attempt."""
         if isinstance(failure, BudgetSpent):
-            self._emit(events.BudgetReached, purse=failure.budget, message=str(failure))
+            self._emit(events.BudgetReached, budget=failure.budget, message=str(failure))
             if self._context.buries_unpaid:
                 await self._give_up(failure.reason, str(failure))
                 return
@@ -426,6 +428,7 @@ class Journey:
             self._log.quality = context.pipeline.refused(parsing, snapshot.fetched_at)
             self._log.items = msgspec.structs.replace(lost_items(parsing), flawed=1)
             self._count_quality(0, 1)
+            self._kept = parsing.kept
             await self._fail(parsing, self._with_version(parsing.detail))
             return
         parsed, piped = parsing

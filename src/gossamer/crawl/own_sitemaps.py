@@ -15,8 +15,8 @@ from ..frontier.contract import JobTerms
 from ..model.task import Request
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
-from ..schedule import sources
 from ..schedule.sources import SiteSource
+from ..schedule.sources.reader import entries
 from .seed_context import SeedContext
 from .windows import job_windows
 
@@ -50,11 +50,11 @@ async def listed_pages(
             tell(words)
 
     async with context.open_files(
-        spider=spider, manners=terms.manners, announce=partial(context.take_turn, job), closed_for=closed_for
+        spider=spider, politeness=terms.politeness, announce=partial(context.take_turn, job), closed_for=closed_for
     ) as files:
         for origin in origins:
             source, count = SiteSource(url=f"{origin}/", page=False), 0
-            async with aclosing(sources.entries(source, files.context(report=report))) as listed:
+            async with aclosing(entries(source, files.context(report=report))) as listed:
                 async for entry in listed:
                     yield Request(url=entry.url, lastmod=entry.lastmod)
                     count += 1

@@ -97,12 +97,15 @@ def _network(address: str) -> str:
 class _SitePace:
     """The pace of one site. `tat` is its bucket (frontier/politeness.py), counted in requests that have left."""
 
-    __slots__ = ("asked", "burst", "expected", "gap", "interval", "last", "leases", "rest_until", "tat", "turn")
+    __slots__ = (
+        "asked", "burst", "expected", "gap", "granted", "interval", "last", "leases", "rest_until", "tat", "turn",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.tat = _NEVER
         self.interval: float | None = None
         self.asked = 0.0  # the crawl-delay of the site, as this process has read it
+        self.granted: float | None = None  # the interval of the newest lease
         self.burst = 1
         self.gap = 0.0  # by how much the interval is longer than that of the site: the job has its own rate
         self.rest_until = _NEVER
@@ -125,12 +128,22 @@ class _SitePace:
                 self.tat = max(self.tat, self.last + interval)
 
     def grant(self, interval: float, burst: int, gap: float = 0.0) -> None:
-        """Keep the interval of the newest lease, even if it is shorter than the one before: then an operator has
-        withdrawn an order for the site. Never go below the site's own crawl-delay."""
+        """Keep the interval of the newest lease, even if it is shorter than the one before: then an operator lets the
+        site be faster. Never go below the site's own crawl-delay."""
+        self.granted = interval
         if interval < (self.interval or 0.0) and interval >= self.asked:
+            if not self.gap:  # else the longer one is another job's own rate, which its requests keep
+                self.tat = min(self.tat, self.last + interval * burst)
             self.interval, self.burst, self.gap = interval, burst, gap
         else:
             self.ask_for(interval, burst, gap)
+
+    def free(self) -> None:
+        """The newest lease has no limit, so one that an operator has lifted ends. What the site has asked for stays,
+        and the own rate of a job."""
+        if self.interval is not None and self.interval == self.granted and not self.asked and not self.gap:
+            self.interval, self.burst, self.gap, self.tat = None, 1, 0.0, _NEVER
+        self.granted = None
 
     def is_over(self, now: float) -> bool:
         """Would a site that was never visited be treated the same way?"""
@@ -141,7 +154,8 @@ class SiteGate:
     """The turn of one request at its site: fulfils `fetch.contract.Gate`. A repeated request may enter again."""
 
     __slots__ = (
-        "_addresses", "_check", "_clock", "_entered_at", "_expected", "_has_turn", "_max_hold", "_site", "is_out",
+        "_addresses", "_check", "_clock", "_entered_at", "_expected", "_has_turn", "_max_hold", "_not_before", "_site",
+        "is_out",
     )  # fmt: skip
 
     def __init__(
@@ -151,10 +165,12 @@ class SiteGate:
         check: Callable[[], None] | None,
         max_hold: float,
         addresses: AddressPace | None = None,
+        not_before: float = _NEVER,
     ) -> None:
         self._site = site
         self._clock = clock
         self._check = check
+        self._not_before = not_before
         self._max_hold = max_hold
         self._addresses = addresses
         self._entered_at: float | None = None
@@ -171,7 +187,9 @@ class SiteGate:
             self._has_turn = True
         try:
             # Do not read the clock for a site without a limit.
-            while (site.interval is not None or site.rest_until > _NEVER) and (wait := site.earliest() - now()) > 0:
+            while (site.interval is not None or site.rest_until > _NEVER) and (
+                wait := max(site.earliest(), self._not_before) - now()
+            ) > 0:
                 if wait > self._max_hold:
                     raise TooEarly(timedelta(seconds=wait))
                 await self._clock.sleep(wait)
@@ -250,8 +268,12 @@ class Pacer:
         self._sites: dict[str, _SitePace] = {}
         self._look_at = _FEW_SITES
 
-    def enter(self, lease: Lease) -> None:
-        """Count a lease that was just granted."""
+    def enter(self, lease: Lease) -> float:
+        """Count a lease that was just granted. Return the moment (monotonic) of its own turn in the site's bucket.
+
+        No request of the lease must leave before it: leases are granted a little earlier (HEAD_START), and what this
+        process remembers of the site may be out of date, for example after it was stopped for longer than its leases.
+        """
         site, pace = self._site(lease.task.site), lease.pace
         if not site.leases and site.is_over(now := self._clock.monotonic()):
             site = self._sites[lease.task.site] = _SitePace()  # what was learned belongs to an earlier visit
@@ -259,9 +281,13 @@ class Pacer:
                 # The bucket as it was before this grant, which is counted when the request leaves. If one of our own
                 # requests left less than an interval ago, no other worker's did, and our own count is more exact.
                 site.tat = now + pace.ahead - pace.interval
-        if pace is not None:
-            site.grant(with_margin(pace.interval), pace.burst, pace.gap)
         site.leases += 1
+        if pace is None:
+            site.free()
+            return _NEVER
+        site.grant(with_margin(pace.interval), pace.burst, pace.gap)
+        before = self._clock.monotonic() + pace.ahead - pace.interval  # the bucket as it was before this grant
+        return earliest_start(before, interval=pace.interval, burst=pace.burst)
 
     def leave(self, lease: Lease) -> None:
         """Uncount a lease that was settled."""
@@ -271,9 +297,17 @@ class Pacer:
             if not site.leases and site.is_over(self._clock.monotonic()):
                 del self._sites[lease.task.site]
 
-    def gate(self, name: str, asked: timedelta | None = None, check: Callable[[], None] | None = None) -> SiteGate:
+    def gate(
+        self,
+        name: str,
+        asked: timedelta | None = None,
+        check: Callable[[], None] | None = None,
+        *,
+        not_before: float = _NEVER,
+    ) -> SiteGate:
         """The gate of a request to the site. `asked` is the site's crawl-delay; `check` is called last, and raises if
-        the request must not be made any more. Raises TooEarly if the wait is already known to be too long."""
+        the request must not be made any more. `not_before` is the turn of its lease, see `enter`. Raises TooEarly if
+        the wait is already known to be too long."""
         site = self._site(name)
         if asked is not None:
             site.asked = max(site.asked, with_margin(asked.total_seconds()))
@@ -282,7 +316,7 @@ class Pacer:
             wait = self._wait(site)
             if wait > self._max_hold:
                 raise TooEarly(timedelta(seconds=wait))
-        return SiteGate(site, self._clock, check, self._max_hold, self._addresses)
+        return SiteGate(site, self._clock, check, self._max_hold, self._addresses, not_before)
 
     def wait(self, name: str, asked: timedelta) -> float:
         """Seconds until a request that asks for its gate now could leave, as far as is known."""

@@ -41,7 +41,7 @@ def snapshot_of(task: Task, outcome: Answered) -> Snapshot:
         cut=response.cut,
         kind=task.kind,
         job=task.job,
-        data=task.data,
+        data=response.verdict.data_json or task.data,
         screenshot=response.screenshot,
         depth=task.depth,
         packed=response.packed,
@@ -90,6 +90,8 @@ def stored_links(requests: Sequence[Request], links_only: bool) -> bytes:
     """Encode requests for storage, as compressed JSON. The links of a page are alike and shrink to a seventh; plain
     links are stored as runs of URLs with the same callback."""
     if links_only:
+        if len({request.kind for request in requests}) == 1:  # most pages
+            return _compress(msgspec.json.encode([(requests[0].kind, [request.url for request in requests])]))
         kind: str | None = None
         urls: list[str] = []
         runs: list[tuple[str, list[str]]] = []

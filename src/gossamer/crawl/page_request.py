@@ -43,8 +43,9 @@ class PageRequests:
         etag, last_modified = (known.etag, known.last_modified) if known is not None else ("", "")
         if how is None and not headers:
             return PageRequest(
-                url=task.url, etag=etag, last_modified=last_modified, redirects=task.redirects, data=task.data
-            )
+                url=task.url, etag=etag, last_modified=last_modified, redirects=task.redirects, data=task.data,
+                kind=task.kind, depth=task.depth,
+            )  # fmt: skip
         how = how if how is not None else _PLAIN
         headers = merged(headers, how.headers)
         is_get = how.method == "GET"
@@ -56,6 +57,8 @@ class PageRequests:
                 last_modified=last_modified if is_get else "",
                 redirects=task.redirects,
                 data=task.data,
+                kind=task.kind,
+                depth=task.depth,
                 kept=how.statuses,
                 headers=self._revealed(headers),
                 private=frozenset(name.lower() for name, value in headers if is_secret(value)) | PRIVATE,

@@ -15,6 +15,7 @@ from ..model.item_account import ItemCounts
 from ..model.page import Snapshot
 from ..model.task import Task
 from ..parse.callbacks import ParsedPage, run_callback
+from ..parse.document import read_ahead
 from ..parse.page import Page
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
@@ -50,7 +51,8 @@ async def parse_page(
             description = await describe(snapshot)
         except ParseFailed as failure:
             return failure.with_traceback(None)
-    page = Page(snapshot, depth=task.depth, spider=spider, description=description)
+    html = await read_ahead(snapshot, limit.seconds) if description is None else None
+    page = Page(snapshot, depth=task.depth, spider=spider, description=description, html=html)
     callback = partial(run_callback, spider, task.kind)
     code = callback(page) if around is None else around(page, callback)
     return await parse_and_pipe(page, code, task, spider, pipeline, limit, new=new)

@@ -1,8 +1,8 @@
-"""Keeps suspects apart: pages that a worker had in hand when it died.
+"""Keeps suspects apart: pages that a worker had in progress when it died.
 
-A process that dies uses up a delivery of every page that it had in hand, although only one of them killed it. From then
-on each of them is a suspect, and is tried while no other page is in progress in the whole process: a few together at
-first, then alone. So the page that kills becomes a dead letter, and the others do not.
+A process that dies uses up a delivery of every page that it had in progress, although only one of them killed it. From
+then on each of them is a suspect, and is tried while no other page is in progress in the whole process: a few together
+at first, then alone. So the page that kills becomes a dead letter, and the others do not.
 """
 
 from __future__ import annotations

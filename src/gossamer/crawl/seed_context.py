@@ -31,7 +31,7 @@ class OpenFiles(Protocol):
     """Opens the fetcher of sitemaps and feeds, with the project's settings, robots.txt answers and proxies."""
 
     def __call__(
-        self, *, spider: Spider, manners: JobPoliteness, announce: Announce, closed_for: ClosedFor
+        self, *, spider: Spider, politeness: JobPoliteness, announce: Announce, closed_for: ClosedFor
     ) -> AbstractAsyncContextManager[SourceFiles]: ...
 
 
@@ -47,6 +47,7 @@ class SeedContext(msgspec.Struct, frozen=True, kw_only=True):
     open_files: OpenFiles
     end_job: Callable[[Job, str, EventSink], Awaitable[object]]
     source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES
+    claimed: bool = False  # this worker has the lease to read the source already
     candidates: Candidates | None = None  # replaces the spider's seeds and any source
     archive: Archive | None = None  # where long bodies of requests are kept
     on_the_net: bool = True  # False: pages come from elsewhere, and sitemaps are not read

@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from datetime import timedelta
 from functools import partial
 
 import msgspec
 
 from ..errors import FrontierFull, GossamerError, Misconfigured, SourceFailed, Transient
-from ..frontier.admission import FORCED_IN_VAIN, Admission, Judged, Scope, forced_in_vain
+from ..frontier.admission import FORCED_IN_VAIN, Admission, Judged, LinkScope, forced_in_vain
 from ..frontier.contract import JobTerms
 from ..model.events import EventSink, Trouble
 from ..model.job import Job
@@ -29,9 +29,9 @@ from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import origin_of, parse_url, site_of
 from ..parse.seeds import SeedDigest, names_its_seeds, own_seeds, start_addresses
 from ..parse.spider import Spider, parser_version, session_names
-from ..schedule import sources
 from ..schedule.authority import demand_own_job
-from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource
+from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, SiteSource, StartSource, source_of
+from ..schedule.sources.reader import entries
 from .freshness import freshness_of
 from .own_sitemaps import MOST_ORIGINS, listed_pages, reads_sitemaps
 from .page_request import archive_long_bodies
@@ -56,7 +56,7 @@ async def run_with_seeds(
     spider: Spider,
     job: Job,
     worker: Worker,
-    scope: Scope,
+    scope: LinkScope,
     sites: set[str],
     events: EventSink,
 ) -> bool:
@@ -75,14 +75,17 @@ async def run_with_seeds(
     enter: Callable[[], Coroutine[None, None, None]]
     if terms.schedule or terms.source or context.candidates is not None:
         seeder = Seeder(context, spider, job.id, terms, scope, sites, events)
-        worker.reads_source, enter = lambda: seeder.reads, seeder.run
+        worker.reads_source, enter = lambda: seeder.reads, _with(worker.requests_of_start, seeder.run)
+        seeder.offered = worker.look_again
         await seeder.learn_sites()  # the worker that read before may have died; its seeds are in the queue
         if await jobs.is_sealed(job.id):
             await seeder.learn_sites()
         else:
-            entering = asyncio.create_task(seeder.run(), name="seeds")
+            entering = asyncio.create_task(enter(), name="seeds")
     else:
-        start = partial(_enter_start, context, spider, job, terms, scope, sites, events)
+        start = _with(
+            worker.requests_of_start, partial(_enter_start, context, spider, job, terms, scope, sites, events)
+        )
         enter = partial(start, known=False)
         if not sealed or scope.sites is sites or names_its_seeds(spider):
             entering = asyncio.create_task(start(known=sealed), name="seeds")
@@ -99,6 +102,16 @@ async def run_with_seeds(
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
+
+
+def _with(
+    allowed: Callable[[], AbstractContextManager[None]], enter: Callable[..., Coroutine[None, None, None]]
+) -> Callable[..., Coroutine[None, None, None]]:
+    async def entering(**given: bool) -> None:
+        with allowed():
+            await enter(**given)
+
+    return entering
 
 
 async def _enter_lost(
@@ -138,7 +151,7 @@ async def _run_beside(worker: Worker, entering: asyncio.Task[None]) -> bool:
             await working
             entering.result()
         return await working
-    finally:  # when this is cancelled, give back the pages in hand before the stores are closed
+    finally:  # when this is cancelled, give back the pages in progress before the stores are closed
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 
@@ -148,7 +161,7 @@ async def _enter_start(
     spider: Spider,
     job: Job,
     terms: JobTerms,
-    scope: Scope,
+    scope: LinkScope,
     sites: set[str],
     events: EventSink,
     *,
@@ -225,7 +238,7 @@ async def _chunks(requests: AsyncIterator[Request]) -> AsyncIterator[list[Reques
         yield chunk
 
 
-def admission_of(context: SeedContext, spider: Spider, scope: Scope, *, named: bool) -> Admission:
+def admission_of(context: SeedContext, spider: Spider, scope: LinkScope, *, named: bool) -> Admission:
     """Judges seeds. `named`: a person named them, and not the site itself."""
     return Admission(
         scope,
@@ -265,7 +278,7 @@ class Seeder:
         spider: Spider,
         job: str,
         terms: JobTerms,
-        scope: Scope,
+        scope: LinkScope,
         sites: set[str],
         events: EventSink,
     ) -> None:
@@ -273,9 +286,10 @@ class Seeder:
         self._spider = spider
         self._job = job
         self._terms = terms
-        self._source = sources.source_of(terms.source)
+        self._source = source_of(terms.source)
         self._sites = sites
         self._events = events
+        self.offered: Callable[[], None] = lambda: None  # called when seeds have entered the queue
         self._noted: set[str] = set()
         self._reads = self._waits = False
         self._fault, self._faults = "", 0  # of this reading of the source: the first fault, and how many
@@ -300,17 +314,21 @@ class Seeder:
 
     async def learn_sites(self) -> None:
         """Add the sites that other workers have found."""
-        self._sites.update((await self._context.state.seeds.findings(self._job)).sites)
+        if self._spider.allowed_domains is None:  # else the spider itself says where links may lead
+            self._sites.update((await self._context.state.seeds.findings(self._job)).sites)
 
     async def run(self) -> None:
         """Return when all seeds are in, whichever worker read them, or when the job has ended because it has none.
         Raises Transient."""
         context, job = self._context, self._job
+        claimed = context.claimed
         while not await context.state.jobs.is_sealed(job):
             known = await context.state.jobs.job(job)
             if known is not None and known.paused:
+                claimed = False
                 await context.clock.sleep(LOOK.total_seconds())
-            elif await context.state.seeds.claim(job, context.worker, LEASE):
+            elif claimed or await context.state.seeds.claim(job, context.worker, LEASE):
+                claimed = False
                 try:
                     if not await self._read_while_leased():
                         return
@@ -352,6 +370,7 @@ class Seeder:
                     await self._widen(judged.candidates)
                     fresh = judged if self._freshness is None else await self._freshness.mark(judged)
                     await offer(context, self._job, fresh, self._terms.max_queued, self._events)
+                    self.offered()
                 if self._faults and not self._listed_some:
                     raise SourceFailed(self._fault)
                 break
@@ -393,6 +412,8 @@ class Seeder:
         """Let links lead to the sites of a list that the project's owner wrote. URLs in a sitemap or feed are fetched,
         but the site that publishes it must not widen the scope."""
         if isinstance(self._source, SitemapSource | SiteSource | FeedSource) or self._context.candidates is not None:
+            return
+        if self._spider.allowed_domains is not None:
             return
         new = {one.site for one in candidates if one.dropped is None} - self._noted
         if new:
@@ -453,9 +474,9 @@ class Seeder:
 
         async with (
             context.open_files(
-                spider=self._spider, manners=self._terms.manners, announce=announce, closed_for=closed_for
+                spider=self._spider, politeness=self._terms.politeness, announce=announce, closed_for=closed_for
             ) as files,
-            aclosing(sources.entries(source, files.context(report=self._report))) as listed,
+            aclosing(entries(source, files.context(report=self._report))) as listed,
         ):
             async for entry in listed:
                 began = time.perf_counter()

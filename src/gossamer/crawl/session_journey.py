@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import BackendUnavailable, GossamerError, LoginFailed, ParseFailed
 from ..fetch.contract import Gate
-from ..fetch.fetcher import Fetched, PageRequest, Redirected
+from ..fetch.fetcher import FetchedPage, PageRequest, Redirected
 from ..model import events
 from ..model.page import Headers
 from ..model.record import PageFacts
@@ -30,7 +30,7 @@ from .journey import Journey
 from .login import login_of
 from .page_facts import snapshot_of
 from .page_request import merged
-from .sessions import Visit
+from .sessions import SessionVisit
 
 LOGGED_OUT = "logged out"  # the reason of a task that is fetched again after a login
 UNAUTHORIZED = 401
@@ -41,7 +41,7 @@ class _InSession(Journey):
         super().__init__(context, held, known)
         self._session = (self._how.session if self._how is not None else None) or ""
         self._login = login_of(context, gate_for=self._gate_of_login, emit=self._emit, held=held)
-        self._visit = Visit(self._session, 1, 0)
+        self._visit = SessionVisit(self._session, 1, 0)
 
     async def _gate_of_login(self, site: str, asked: timedelta | None) -> Gate:
         return await self._before_send(asked, site)
@@ -91,7 +91,7 @@ class _InSession(Journey):
 
     async def _settle(self, result: FetchResult) -> None:
         outcome, sessions = result.outcome, self._context.sessions
-        if not isinstance(outcome, Fetched | Redirected):
+        if not isinstance(outcome, FetchedPage | Redirected):
             await super()._settle(result)
             return
         page = self._task.fingerprint.hex()
@@ -126,7 +126,7 @@ class _InSession(Journey):
     async def _is_logged_out(self, result: FetchResult) -> bool:
         """Raises ParseFailed."""
         outcome, spider, task = result.outcome, self._context.spider, self._task
-        assert isinstance(outcome, Fetched | Redirected)
+        assert isinstance(outcome, FetchedPage | Redirected)
         if isinstance(outcome, Redirected) and judge_redirect(task.url, outcome.to) is not None:
             return True
         response = outcome.response

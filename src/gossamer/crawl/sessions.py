@@ -70,7 +70,7 @@ class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
     lock: timedelta = timedelta(seconds=60)
 
 
-class Visit(msgspec.Struct, frozen=True):
+class SessionVisit(msgspec.Struct, frozen=True):
     """The state of a session under which a page is fetched."""
 
     session: str
@@ -91,7 +91,7 @@ RunLogin = Callable[[str, KeptSession], Awaitable[LoginResult]]
 Told = Callable[[str, KeptSession, str], None]  # name, new state, why its login failed
 
 
-class _Entry:
+class _SessionEntry:
     """A session cached in this process."""
 
     __slots__ = ("exchange", "jar", "kept", "read_at", "turn")
@@ -127,7 +127,7 @@ class Sessions:
         self._is_gone = is_gone
         self._told = told
         self.may_log_in = may_log_in  # False while pages come from the archive
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: OrderedDict[str, _SessionEntry] = OrderedDict()
         self._login_jars: dict[str, CookieJar] = {}
 
     # -- what routes ask ------------------------------------------------------------------------------------------
@@ -139,14 +139,14 @@ class Sessions:
         return self._entry(session).jar
 
     def visitor(self, session: str) -> str:
-        """The name under which its exit is chosen; each generation has a new one."""
+        """The name under which its proxy is chosen; each generation has a new one."""
         session = session.removesuffix(LOGIN)
         generation = self._entry(session).kept.generation
         return session if generation == 1 else f"{session}~{generation}"
 
     # -- before and after a page ----------------------------------------------------------------------------------
 
-    async def enter(self, session: str, login: RunLogin | None) -> Visit:
+    async def enter(self, session: str, login: RunLogin | None) -> SessionVisit:
         """Prepare the session for a request; with `login`, make sure it is logged in. Raises SessionWaits,
         LoginFailed."""
         entry = self._entry(session)
@@ -155,7 +155,7 @@ class Sessions:
             await self._wait_for_login(session, entry, login)
         if self._clock.now() - entry.kept.used_at > TOUCH_AFTER:
             self._adopt(entry, await self._book.change(entry.kept.name, touch))
-        return Visit(session, entry.kept.generation, entry.kept.logins)
+        return SessionVisit(session, entry.kept.generation, entry.kept.logins)
 
     def headers(self, session: str, url: str) -> dict[str, str]:
         return headers_for(self._entry(session).kept, url)
@@ -175,7 +175,7 @@ class Sessions:
                 raise
             self._adopt(entry, new)
 
-    async def was_let_in(self, visit: Visit, page: str) -> None:
+    async def was_let_in(self, visit: SessionVisit, page: str) -> None:
         """The response was the page itself. Writes to the state only if that is news."""
         entry = self._entry(visit.session)
         kept = entry.kept
@@ -183,7 +183,7 @@ class Sessions:
         if news:
             self._adopt(entry, await self._book.change(kept.name, let_in(visit.logins, page)))
 
-    async def was_turned_away(self, visit: Visit, page: str) -> str:
+    async def was_turned_away(self, visit: SessionVisit, page: str) -> str:
         """The page was logged out. Returns why it is given up; empty if another login is worthwhile."""
         entry = self._entry(visit.session)
         pause = self.terms.pause.total_seconds()
@@ -205,14 +205,14 @@ class Sessions:
         # The page that saw the last login fail is given up at once: coming back to ask may take longer than the pause.
         return self._cannot_log_in(visit.session, kept) if failed and self._is_given_up(kept) else ""
 
-    async def was_blocked(self, visit: Visit, *, for_sure: bool) -> None:
+    async def was_blocked(self, visit: SessionVisit, *, for_sure: bool) -> None:
         """A page of a pooled session was blocked."""
         entry = self._entry(visit.session)
         self._adopt(entry, await self._book.change(entry.kept.name, note_block(visit.generation, for_sure=for_sure)))
 
     # -- logins -------------------------------------------------------------------------------------------------
 
-    async def _wait_for_login(self, session: str, entry: _Entry, login: RunLogin) -> None:
+    async def _wait_for_login(self, session: str, entry: _SessionEntry, login: RunLogin) -> None:
         """One page of this process at a time checks whether the session is logged in, or logs it in."""
         try:
             async with asyncio.timeout(MAX_HOLD.total_seconds()):
@@ -314,11 +314,11 @@ class Sessions:
 
     # -- copies -------------------------------------------------------------------------------------------------
 
-    def _entry(self, session: str) -> _Entry:
+    def _entry(self, session: str) -> _SessionEntry:
         entry = self._entries.get(session)
         if entry is None:
             kept = KeptSession(name=f"{self._spider}/{session}")
-            entry = self._entries[session] = _Entry(kept, self._new_jar(kept))
+            entry = self._entries[session] = _SessionEntry(kept, self._new_jar(kept))
             while len(self._entries) > IN_MEMORY:
                 self._entries.popitem(last=False)
         self._entries.move_to_end(session)
@@ -331,7 +331,7 @@ class Sessions:
         jar.replace(kept.cookies)
         return jar
 
-    async def _refresh(self, entry: _Entry) -> None:
+    async def _refresh(self, entry: _SessionEntry) -> None:
         if self._clock.monotonic() - entry.read_at < FRESH:
             return
         async with entry.exchange:
@@ -341,7 +341,7 @@ class Sessions:
                 entry.read_at = now
                 self._adopt(entry, kept or KeptSession(name=entry.kept.name), whole=True)
 
-    def _adopt(self, entry: _Entry, kept: KeptSession, *, whole: bool = False) -> None:
+    def _adopt(self, entry: _SessionEntry, kept: KeptSession, *, whole: bool = False) -> None:
         """Replace the cached copy by `kept`, unless the cached one is newer. `whole`: accept an older revision, of a
         session that was cleared and began anew."""
         known = entry.kept

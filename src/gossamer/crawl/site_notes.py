@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from ..errors import FetchFailed, GossamerError
-from ..frontier.away import SiteFailure, Verdict
+from ..frontier.away import AwayVerdict, SiteFailure
 from ..frontier.retry import is_unreachable, reason_of
 from ..model.task import Away
 from ..model.url import authority_of
@@ -64,7 +64,7 @@ class SiteNotes:
         """The site asked for fewer requests, and the page goes on by another route: after a short rest."""
         await self.let_rest(min(self._context.retry_terms_for(self._site).base, SHORT_REST))
 
-    async def failed(self, failure: GossamerError) -> Verdict | None:
+    async def failed(self, failure: GossamerError) -> AwayVerdict | None:
         """What to do with the page if the site could not be reached; None if the site is there, or the failure does not
         tell."""
         lease, context = self._held.lease, self._context

@@ -1,4 +1,4 @@
-"""Fetches and reads the files of sources, sitemaps and feeds, for `schedule.sources.entries`.
+"""Fetches and reads the files of sources, sitemaps and feeds, for `schedule.sources.reader.entries`.
 
     async with open_source_files(settings, clock=clock) as files:     # project/wiring.py
         async for entry in entries(source, files.context(report=print)):
@@ -28,7 +28,7 @@ from ..errors import FetchFailed, FetchRefused, NoRoute, ParseFailed, RobotsUnre
 from ..extract.feeds import parse_feed
 from ..extract.sitemaps import ChildSitemap, SitemapEntry, SitemapReader
 from ..fetch.contract import Gate
-from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, PageRequest
+from ..fetch.fetcher import Disallowed, FetchedPage, Fetcher, NotModified, PageRequest
 from ..fetch.retry_after import parse_retry_after
 from ..fetch.robots import BeforeSend, Robots
 from ..frontier.retry import GiveUp, decide, failure_of
@@ -85,7 +85,7 @@ class SourceFiles:
         announce: Announce | None = None,
         closed_for: ClosedFor | None = None,
         spider: Spider | None = None,
-        manners: JobPoliteness | None = None,
+        politeness: JobPoliteness | None = None,
         addresses: AddressPace | None = None,
     ) -> None:
         self.settings = settings
@@ -94,7 +94,7 @@ class SourceFiles:
         self._robots = robots
         self._announce = announce
         self._closed_for = closed_for
-        self._site_terms = site_terms(settings, manners)
+        self._site_terms = site_terms(settings, politeness)
         self._obeys_robots = robots_rule(settings, spider or Spider())
         self._retry_terms = retry_terms(settings)
         self._pacer = Pacer(clock, max_hold=None, addresses=addresses)
@@ -148,7 +148,7 @@ class SourceFiles:
             )
         return await self._kept(outcome, to, max_bytes)
 
-    async def _kept(self, outcome: Fetched | NotModified, to: BinaryIO, max_bytes: int) -> SourceDownload:
+    async def _kept(self, outcome: FetchedPage | NotModified, to: BinaryIO, max_bytes: int) -> SourceDownload:
         """Write a successful response into the file; raise an error for any other."""
         response = outcome.response
         if isinstance(outcome, NotModified):

@@ -1,9 +1,10 @@
 """The turn of a request at a site without a lease: for a file of a source, or a robots.txt on another site that a
 page's own robots.txt redirects to.
 
-How it works: the request has the site to itself for a moment. The workers of the fleet are told to leave the site alone
-(`SiteBook.slow_down`), and one such request at a time may do so (`SeedBook.claim`).
-How it fails: as the pacer does; BackendUnavailable.
+How it works: the request has the site to itself for a moment. No page of the site is handed out (`SiteBook.clear`), the
+request waits until those in progress are settled, and one such request at a time may do so (`SeedBook.claim`).
+How it fails: as the pacer does; BackendUnavailable. A page that is in progress for longer than LONGEST is no longer
+waited for: a slow one has long left, and one of a worker that died never will.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from .windows import NEXT_LOOK
 
 SITE = "@"  # prefix of a site's name where it stands in place of a job (SeedBook)
 TURN_LOOK = timedelta(milliseconds=100)
-ON_THE_WAY = 0.1  # seconds in which a request that another worker was just about to write has left, even if it is late
+CLEAR_FOR = timedelta(milliseconds=250)  # at least, while pages are in progress: a look may be late on a busy machine
+LONGEST = 5.0  # seconds; a pacer holds a request no longer than this (MAX_HOLD)
 
 Announce = Callable[[str, timedelta, str], Awaitable[float]]
 
@@ -30,25 +32,27 @@ async def take_turn(
     seeds: SeedBook, sites: SiteBook, clock: Clock, *, site: str, rest: timedelta, request: str
 ) -> float:
     """Reserve the site for `rest`, or extend the reservation that `request` already has. Returns a moment (monotonic)
-    before the reservation began."""
-    asked_at = clock.monotonic()
-    while not await seeds.claim(f"{SITE}{site}", request, rest):
-        await clock.sleep(min(TURN_LOOK, rest).total_seconds())
+    before the reservation began, at which no page of the site was in progress."""
+    rest, first = max(rest, CLEAR_FOR), None
+    while True:
         asked_at = clock.monotonic()
-    await sites.slow_down(site, interval=None, rest=rest)
-    return asked_at
+        if await seeds.claim(f"{SITE}{site}", request, rest):
+            first = asked_at if first is None else first
+            if not await sites.clear(site, rest) or asked_at - first >= LONGEST:
+                return asked_at
+        await clock.sleep(min(TURN_LOOK, rest / 4).total_seconds())
 
 
 class Announcement:
-    """Asks other workers to leave the site alone. One interval must pass before the request is written, because another
-    worker may have been there just now; at fast sites a longer one, because its request may be late. Then there is half
-    an interval to write it in, and a whole one until the others come back. If the state is so slow that the time to
-    write is over before it began, twice as much is reserved."""
+    """Asks for the site. When no page of it is in progress any more, one interval must pass before the request is
+    written, because a page may have left just before it was settled. Then there is half an interval to write the
+    request in, and a whole one until pages are handed out again. If the state is so slow that the time to write is over
+    before it began, twice as much is reserved."""
 
     def __init__(self, site: str, spacing: float, announce: Announce, clock: Clock) -> None:
         self._site = site
         self._name = uuid4().hex
-        self._spacing = max(spacing, ON_THE_WAY)
+        self._spacing = spacing
         self._ready = 1.5 * self._spacing  # how long after the announcement the request may still be written
         self._announce = announce
         self._clock = clock

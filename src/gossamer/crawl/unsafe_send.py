@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from ..errors import (
-    AllExitsRest,
+    AllProxiesRest,
     BackendUnavailable,
     BudgetSpent,
     ConnectFailed,
@@ -37,7 +37,7 @@ from .context import JobContext
 from .pacer import TooEarly
 
 NOT_DONE = (408, 425, 429, 503)  # statuses that mean the server did not perform the action
-_NOT_SENT = (ConnectFailed, ConnectTimedOut, DnsFailed, AllExitsRest, BudgetSpent)
+_NOT_SENT = (ConnectFailed, ConnectTimedOut, DnsFailed, AllProxiesRest, BudgetSpent)
 
 UNCERTAIN = (
     "The request was about to be sent, or was sent, when its worker was lost. Whether it arrived is unknown. Check the "

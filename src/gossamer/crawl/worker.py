@@ -4,7 +4,7 @@ What it does: leases as many tasks as it has free slots, starts a journey for ea
 How it fails: a backend that fails for a minute without one successful call ends it with that error; journeys never do.
 How it recovers: it gives back its tasks if the backend answers; otherwise their leases expire.
 A lost lease ends its journey before the next request: another worker has the page.
-A page that a worker had in hand when it died is a suspect, and is tried apart from others (quarantine.py).
+A page that a worker had in progress when it died is a suspect, and is tried apart from others (quarantine.py).
 While the window of its job is closed it leases nothing, and checks every second whether the job is over; it does the
 same while there is no room for results, neither in the store nor on disk, while this machine's clock is wrong, and
 while it is set aside (second_opinion.py).
@@ -16,6 +16,7 @@ import asyncio
 import math
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
 from typing import Protocol
@@ -34,6 +35,7 @@ from .journey import Journey
 from .outages import Outages
 from .quarantine import FEW, Quarantine, chosen
 from .session_journey import SessionFileJourney, SessionJourney
+from .side_requests import allow_requests_of_start
 from .slots import Slot, Slots
 
 POLL = timedelta(milliseconds=250)  # how long an idle worker assumes that other workers added nothing
@@ -94,7 +96,7 @@ class Worker:
         self._epoch = ""  # of the state, see LeaseBatch
         self.doubted = asyncio.Event()  # the epoch has changed: the last writes may be lost
         self._careful = False  # suspects were met: the next lease asks for only a few tasks
-        self._in_hand: set[HeldLease] = set()
+        self._in_progress: set[HeldLease] = set()
         self._journeys: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
         self._leaving = False  # `stand_down` was called
@@ -125,7 +127,7 @@ class Worker:
 
     @property
     def idle(self) -> timedelta:
-        """How long it has had no page in hand and found no work; zero while it works."""
+        """How long it has had no page in progress and found no work; zero while it works."""
         since = self._idle_since
         return timedelta(seconds=self._context.clock.monotonic() - since) if since is not None else timedelta(0)
 
@@ -133,6 +135,10 @@ class Worker:
     def due_in(self) -> timedelta:
         """How long an idle worker expects to stay idle, unless work is added."""
         return timedelta(seconds=max(0.0, self._due_at - self._context.clock.monotonic()))
+
+    def requests_of_start(self) -> AbstractContextManager[None]:
+        """A context in which the code that makes the seeds can make requests."""
+        return allow_requests_of_start(self._context)
 
     def resize(self, concurrency: int) -> None:
         """Run up to this many journeys at once from now on."""
@@ -143,13 +149,13 @@ class Worker:
         self._slots.changed.set()
 
     def drain(self) -> None:
-        """Take no more work; `run` returns when the pages in hand are settled, or when the time for draining is
+        """Take no more work; `run` returns when the pages in progress are settled, or when the time for draining is
         over."""
         self._draining.set()
         self._slots.changed.set()
 
     def stand_down(self) -> None:
-        """Take no more work for now; `run` returns when the pages in hand are settled, without a time limit."""
+        """Take no more work for now; `run` returns when the pages in progress are settled, without a time limit."""
         self._leaving = True
         self._slots.changed.set()
 
@@ -198,7 +204,7 @@ class Worker:
             if not self._quarantine.free.is_set():
                 await self._until(self._quarantine.free)
                 continue
-            with self._quarantine.entered():  # tasks being leased count as in hand
+            with self._quarantine.entered():  # tasks being leased count as in progress
                 asked_at = self._context.clock.monotonic()
                 batch = await self._outages.call("lease", self._lease, Transient)
                 suspects = await self._start(batch.leases, asked_at) if batch is not None and batch.leases else []
@@ -228,7 +234,7 @@ class Worker:
             HeldLease(lease, self._context.clock, self._lease_duration, asked_at, self._settling_failed)
             for lease in leases
         ]
-        self._in_hand.update(held_leases)
+        self._in_progress.update(held_leases)
         suspects = [held for held in held_leases if held.lease.delivery > 1]
         self._careful = bool(suspects)
         now = chosen(suspects, self._max_deliveries) if suspects and self._quarantine.take() else []
@@ -251,14 +257,14 @@ class Worker:
         journey = make(context, held, known.get(task.fingerprint))
         # Before the journey's first step, because the next lease counts the free slots.
         slot = held.slot = self._slots.take(task.site)
-        context.pacer.enter(held.lease)
+        held.turn = context.pacer.enter(held.lease)
         making = asyncio.create_task(self._run_journey(journey, held), name=task.url)
         self._journeys.add(making)
         making.add_done_callback(partial(self._journey_ended, held, slot))
         return making
 
     async def _try_apart(self, suspects: list[HeldLease]) -> None:
-        """Work on these once no other page is in hand in this process, and lease nothing more until they are
+        """Work on these once no other page is in progress in this process, and lease nothing more until they are
         settled."""
         try:
             await self._until(self._quarantine.empty)
@@ -281,7 +287,7 @@ class Worker:
             await self._give_back(suspect, timedelta(0), SUSPECT)
         finally:
             self._context.pacer.leave(suspect.lease)
-            self._in_hand.discard(suspect)
+            self._in_progress.discard(suspect)
 
     async def _until(self, event: asyncio.Event) -> None:
         """Wait until the event is set, or the worker is told to drain."""
@@ -330,7 +336,7 @@ class Worker:
     def _journey_ended(self, held: HeldLease, slot: Slot, journey: asyncio.Task[None]) -> None:
         """The journey is over, even if it was cancelled before its first step."""
         self._journeys.discard(journey)
-        self._in_hand.discard(held)
+        self._in_progress.discard(held)
         self._context.pacer.leave(held.lease)
         slot.leave()
 
@@ -401,24 +407,24 @@ class Worker:
         context = self._context
         while True:
             await context.clock.sleep(min(self._lease_duration / RENEWALS, RENEWAL).total_seconds())
-            in_hand = list(self._in_hand)
-            if not in_hand:
+            in_progress = list(self._in_progress)
+            if not in_progress:
                 continue
             asked_at = context.clock.monotonic()
             try:
-                lost = await self._frontier.renew([held.lease for held in in_hand])
+                lost = await self._frontier.renew([held.lease for held in in_progress])
             except Exception as error:  # whatever the error, the held leases need the next renewal
                 self._emit_trouble("renew", _words(error))
                 continue
             gone = frozenset(lost)
-            for held in in_hand:
+            for held in in_progress:
                 if held.lease in gone:
                     held.lose()
                 else:
                     held.prolong(asked_at)
 
     async def _wait_until_drained(self) -> None:
-        """After standing down: wait until no page is in hand, or the worker is told to drain after all."""
+        """After standing down: wait until no page is in progress, or the worker is told to drain after all."""
         draining = asyncio.ensure_future(self._draining.wait())
         try:
             while self._journeys and not self._draining.is_set():

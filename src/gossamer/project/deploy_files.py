@@ -34,7 +34,7 @@ UNITS = {
         about="Workers of the project in {folder}, watched by their own supervisor",
         description="Gossamer workers",
         command="worker --processes 4",
-        before_kill="# Pages in hand have crawl.drain, 10 s, and the stores 20 s more.\n",
+        before_kill="# Pages in progress have crawl.drain, 10 s, and the stores 20 s more.\n",
         stop="45s",
     ),
     "scheduler": _Unit(

@@ -1,4 +1,4 @@
-"""User code that the settings name: extensions and transports. Nothing is loaded just because it is installed.
+"""User code that the settings name: extensions, transports, outputs. Nothing is loaded just because it is installed.
 
 A name is `module:Class`, found in the project's folder or among the installed packages, or, for an extension, the name
 of an entry point in the group `gossamer.extensions`.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.metadata
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from typing import Any
 
 from ..crawl.extension import Extension, Extensions
 from ..crawl.parse_page import AroundParse
@@ -94,18 +95,27 @@ def openings_of(settings: Settings) -> dict[str, Opening]:
             raise Misconfigured(f"{where}: that name is reserved; choose another.")
         if not table.use:
             raise Misconfigured(f'{where}: say which class: use = "module:Class".')
-        options = dict(text.partition("=")[::2] for text in table.options)
-        openings[name] = partial(_open_own, settings, where, table.use, options)
+        openings[name] = partial(_open_own, settings, where, table.use, options_of(table.options))
     return openings
+
+
+def options_of(texts: Sequence[str]) -> dict[str, str]:
+    """What `name=value` in the settings gives to a class."""
+    return dict(text.partition("=")[::2] for text in texts)
+
+
+def created(settings: Settings, where: str, use: str, options: Mapping[str, str]) -> object:
+    """An object of the class that the settings name as module:Class. Raises Misconfigured."""
+    made = _loaded(settings, use, where)
+    try:
+        return made(**options)  # type: ignore[operator]
+    except Exception as error:
+        raise Misconfigured(f"{where}: {use} cannot be created ({type(error).__name__}: {error}).") from error
 
 
 @asynccontextmanager
 async def _open_own(settings: Settings, where: str, use: str, options: dict[str, str]) -> AsyncIterator[Transport]:
-    made = _loaded(settings, use, where)
-    try:
-        transport = made(**options)  # type: ignore[operator]
-    except Exception as error:
-        raise Misconfigured(f"{where}: {use} cannot be created ({type(error).__name__}: {error}).") from error
+    transport: Any = created(settings, where, use, options)
     if not callable(getattr(transport, "fetch", None)):
         raise Misconfigured(f"{where}: {use} has no method fetch(request); see docs/extensions.md.")
     if isinstance(transport, AbstractAsyncContextManager):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import NoReturn, cast
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
 
@@ -13,31 +15,40 @@ from ..backends.addresses import POSTGRES, is_local, local_path, postgres_schema
 from ..backends.open import ArchiveOnDemand, old_copy, open_archive, open_records, open_state
 from ..backends.state import State
 from ..backends.worker_names import worker_name
-from ..clock import Clock, ServerClock, SystemClock
+from ..clock import Backoff, Clock, ServerClock, SystemClock
 from ..crawl.quarantine import Quarantine
 from ..errors import BackendUnavailable, Misconfigured
-from ..fetch.robots import OriginTurns
+from ..fetch.robots_shelf import OriginTurns
 from ..model.url import UrlRules
 from ..monitor.otel import open_tracer
-from ..parse.arguments import unread_attributes
-from ..parse.spider import Spider
 from ..process.black_box import PARENT, BlackBox
 from ..settings import Settings
 from ..settings.trust import demand_trust
-from ..store.contract import Archive, Records
+from ..store.contract import PageArchive, Records
 from ..terms import site_terms, url_rules
 from ..trace import Tracer
+from ..units import span
+from .live_settings import LiveSettings, Overrides, read_overrides, watch_overrides
+
+if TYPE_CHECKING:
+    from ..parse.spider import Spider
+
+AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
+SAID_AGAIN = timedelta(minutes=5)  # how long a backend is away before this is said again, and then each time as long
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
-    """The open backends of a project and the values derived from its settings."""
+    """The open backends of a project and the values derived from its settings.
 
-    settings: Settings
+    `settings` are those in force at the moment. What stays longer than that follows `live`.
+    """
+
+    live: LiveSettings
     clock: Clock
     rules: UrlRules
     state: State
     records: Records
-    archive: Archive
+    archive: PageArchive
     worker: str
     quarantine: Quarantine  # shared by the whole process
     robots_turns: OriginTurns  # shared by the whole process
@@ -46,6 +57,15 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()  # what the user should know about the backends and the spider
     tracer: Tracer | None = None  # of attempts; None: they are not traced
     old_copies: tuple[str, ...] = ()  # the warnings which say that the project was moved elsewhere
+
+    @property
+    def settings(self) -> Settings:
+        return self.live.now
+
+    def of(self, settings: Settings, **changes: Any) -> Project:  # Any: the types of the fields
+        """The project for a job with settings of its own."""
+        live = LiveSettings(settings, self.live.overrides)
+        return msgspec.structs.replace(self, live=live, **changes)
 
 
 class UnavailableRecords:
@@ -71,6 +91,12 @@ async def open_project(
     shared = ServerClock(clock or SystemClock())
     worker = worker_name()
     demand_trust(settings.root / settings.store.spool)
+    live = LiveSettings(settings, Overrides())
+    remarks: Sequence[str] = ()
+    if spider is not None:
+        from ..parse.arguments import unread_attributes  # here: it imports all that reads pages
+
+        remarks = unread_attributes(spider)
     async with AsyncExitStack() as stack:
         absent = ""
         try:
@@ -80,21 +106,24 @@ async def open_project(
                 raise
             absent, records = str(error), cast("Records", UnavailableRecords(error))
         state = await stack.enter_async_context(
-            open_state(settings, shared, terms_for=site_terms(settings), records=records)
+            open_state(settings, shared, terms_for=live.follow(site_terms), records=records)
         )
+        await read_overrides(state, live.overrides)
+        watching = asyncio.create_task(watch_overrides(state, live), name="overrides")
+        stack.push_async_callback(_end, watching)
         old_copies = (
             *await old_copy(settings, "state", state.stream),
             *(() if absent else await old_copy(settings, "records", records.stream)),
         )
         writer = worker.replace("/", "-")
-        archive: Archive = (
+        archive: PageArchive = (
             ArchiveOnDemand(settings, writer, stack)
             if to_look
             else await stack.enter_async_context(open_archive(settings, writer))
         )
         yield Project(
             tracer=None if to_look else await stack.enter_async_context(open_tracer(settings, worker, __version__)),
-            settings=settings,
+            live=live,
             clock=state.clock,
             rules=url_rules(settings),
             state=state,
@@ -105,10 +134,50 @@ async def open_project(
             robots_turns=OriginTurns(),
             box=PARENT.box,
             absent=absent,
-            warnings=(*state.warnings, *old_copies, *(unread_attributes(spider) if spider is not None else ())),
+            warnings=(*state.warnings, *old_copies, *remarks),
             old_copies=old_copies,
         )
         await state.durable()  # before a command tells a person what it has done
+
+
+async def open_patiently(
+    stack: AsyncExitStack,
+    settings: Settings,
+    tell: Callable[[str], None],
+    *,
+    spider: Spider | None = None,
+    to_look: bool = False,
+    patience: timedelta | None = None,
+    check: Callable[[Settings], Awaitable[None]] | None = None,
+) -> Project:
+    """Open the backends; wait for one that is away, since commands are often started before their servers. `patience`
+    is how long (None: without end), then BackendUnavailable is raised. `check` is called meanwhile, and may raise.
+
+    An outage that lasts is said again and again: it may be a wrong setting after all. It is tried all the same.
+    """
+    clock, pauses, told = SystemClock(), AWAY.pauses(), ""
+    began = told_at = clock.monotonic()
+    while True:
+        try:
+            return await stack.enter_async_context(open_project(settings, spider=spider, to_look=to_look))
+        except BackendUnavailable as error:
+            now = clock.monotonic()
+            if patience is not None and now - began >= patience.total_seconds():
+                raise
+            if str(error) != told:
+                told, told_at = str(error), now
+                tell(f"{told} Waiting for it.")
+            elif now - told_at >= SAID_AGAIN.total_seconds():
+                told_at = now
+                tell(f"{told} Nothing could be done for {span(now - began)}. Waiting for it.")
+            if check is not None:
+                await check(settings)
+        await clock.sleep(next(pauses).total_seconds())
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def is_crawled(settings: Settings) -> bool:
@@ -141,9 +210,9 @@ def open_beside(project: Project, *, settings: Settings, worker: str) -> Iterato
     The job gets its own frontier, because its spider may adjust the settings, and its own worker name, because one
     worker at a time paces a site.
     """
-    with project.state.frontier_for(site_terms(settings)) as frontier:
-        state = msgspec.structs.replace(project.state, frontier=frontier)
-        yield msgspec.structs.replace(project, settings=settings, state=state, worker=worker)
+    beside = project.of(settings, worker=worker)
+    with project.state.frontier_for(beside.live.follow(site_terms)) as frontier:
+        yield msgspec.structs.replace(beside, state=msgspec.structs.replace(project.state, frontier=frontier))
 
 
 class Migrated(msgspec.Struct, frozen=True, kw_only=True):

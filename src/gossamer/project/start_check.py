@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import os
 
-from ..errors import AddressRefused, InvalidUrl, Misconfigured
+from ..errors import AddressRefused, Misconfigured
 from ..fetch.addresses import AddressGuard
-from ..fetch.exits import is_literal
 from ..fetch.profiles import OWN_HEADERS
-from ..model.route import Exit, Route
-from ..model.url import site_of, site_of_host, typed_url
+from ..model.route import Proxy, Route
+from ..model.url import is_literal
 from ..parse.spider import Spider
 from ..routing.ladder import wished
 from ..routing.proxies.gateway import open_gateway
-from ..routing.proxies.sources import listed_exits
+from ..routing.proxies.sources import listed_proxies
 from ..settings import Settings
 from ..terms import Routing, header_defaults, routing_of
+from .sites.domain_names import domain_fault
 
 
 def check_start(settings: Settings, spider: Spider) -> None:
@@ -35,20 +35,6 @@ def check_start(settings: Settings, spider: Spider) -> None:
     pools = {route.pool: None for ladder in ladders for route in ladder if route.pool is not None}
     for pool in pools:
         _check_pool(settings, pool)
-
-
-def domain_fault(name: str) -> str:
-    """Why a table [domains."NAME"] would match no site; empty if it may."""
-    host = name.removeprefix("*.")
-    if is_literal(host) or any(sign in host for sign in "*?["):
-        return ""  # an IP address, or a pattern whose meaning cannot be checked
-    try:
-        site = site_of(typed_url(host if "://" in host else f"http://{host}/"))
-    except InvalidUrl:
-        return f'[domains."{name}"] names no site. Write the domain of one: [domains."shop.example"].'
-    if host == name == site or (host != name and site_of_host(f"a.{host}") != host):
-        return ""
-    return f'[domains."{name}"] would hold for no page: they belong to the site {site}. Write [domains."{site}"].'
 
 
 def disguise_warnings(settings: Settings, spider: Spider) -> list[str]:
@@ -99,19 +85,19 @@ def _check_pool(settings: Settings, pool: str) -> None:
     if terms.allow_private:
         return
     if terms.gateway:
-        exits: tuple[Exit, ...] = (open_gateway(pool, terms, settings.root, os.environ).door,)
+        proxies: tuple[Proxy, ...] = (open_gateway(pool, terms, settings.root, os.environ).door,)
     else:
-        exits = listed_exits(pool, terms, settings.root, os.environ)
+        proxies = listed_proxies(pool, terms, settings.root, os.environ)
     fetch = settings.fetch
     guard = AddressGuard(fetch.allow_private, frozenset(fetch.allow_hosts), fetch.deny)
-    for exit in exits:
-        own = exit.host == "localhost" or exit.host.endswith(".localhost")
-        if not own and not is_literal(exit.host):
+    for proxy in proxies:
+        own = proxy.host == "localhost" or proxy.host.endswith(".localhost")
+        if not own and not is_literal(proxy.host):
             continue  # host names are checked when they are dialled
         try:
-            guard.check(exit.host, "127.0.0.1" if own else exit.host)
+            guard.check(proxy.host, "127.0.0.1" if own else proxy.host)
         except AddressRefused as error:
             raise Misconfigured(
-                f"Pool {pool}: its proxy {exit.address} is at a private address, and would never be dialled. If that is"
-                f" meant, write allow_private = true into [proxies.{pool}]."
+                f"Pool {pool}: its proxy {proxy.address} is at a private address, and would never be dialled. If that "
+                f"is meant, write allow_private = true into [proxies.{pool}]."
             ) from error

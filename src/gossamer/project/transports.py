@@ -35,14 +35,19 @@ LINGER = timedelta(seconds=30)  # how long unused transports stay open: another 
 
 def check_installed(settings: Settings, routing: Routing, serves: frozenset[str] | None) -> None:
     """Check that everything is installed for the routes that this worker serves. Raises MissingExtra."""
-    rungs = {route for site in ("", *settings.domains) for route in routing.terms_for(site).ladder}
-    used = {route.transport for route in rungs if serves is None or route.name in serves or route.transport in serves}
+    used = used_transports(settings, routing, serves)
     if PROFILE in used and find_spec("wreq") is None:
         raise MissingExtra("A route needs TLS profiles: pip install 'gossamer[profiles]'.")
     if BROWSER in used:
         missing = is_there(settings.browser.executable)
         if missing is not None:
             raise MissingExtra(f"A route needs a browser. {missing}")
+
+
+def used_transports(settings: Settings, routing: Routing, serves: frozenset[str] | None = None) -> set[str]:
+    """The transports of the routes to any site, or of those that this worker serves."""
+    rungs = {route for site in ("", *settings.domains) for route in routing.terms_for(site).ladder}
+    return {route.transport for route in rungs if serves is None or route.name in serves or route.transport in serves}
 
 
 def guard_of(settings: Settings) -> AddressGuard:

@@ -11,7 +11,7 @@ from ..clock import iso_time
 V = TypeVar("V", bound=msgspec.Struct)
 
 
-def view_of(kind: type[V], value: msgspec.Struct, *times: str, **others: Any) -> V:
+def view_of(kind: type[V], value: msgspec.Struct, /, *times: str, **others: Any) -> V:
     """A view of a value: its fields of the same names, those in `times` as ISO 8601, and `others`.
 
     `view_of(AlertChangeView, change, "at", message=change.words)`. Raises KeyError for a field that neither has.

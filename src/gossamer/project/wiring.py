@@ -3,7 +3,7 @@ needs as arguments."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -29,28 +29,37 @@ from ..crawl.windows import job_windows
 from ..crawl.worker import LOOK, MakeJourney, Worker
 from ..errors import Misconfigured, ParseFailed
 from ..fetch.open_route import Transports
-from ..fetch.robots import MemoryShelf, OriginTurns, Robots, RobotsShelf
-from ..frontier.admission import Admission, Scope
+from ..fetch.robots import Robots
+from ..fetch.robots_shelf import MemoryShelf, OriginTurns, RobotsShelf
+from ..frontier.admission import Admission, LinkScope
 from ..frontier.contract import AddressBook, JobBook, JobTerms
 from ..model.events import EventSink, LoggedIn, LoginFailed, Silence, Trouble
 from ..model.job import JobPoliteness, JobState
 from ..model.record import day_of
 from ..model.session import KeptSession
-from ..parse.callbacks import run_hook
+from ..parse.callbacks import has_hook, run_hook
 from ..parse.spider import Spider, parser_version, session_names
 from ..parse.timelimit import TimeLimit
 from ..routing.budget import BudgetKeeper, yesterday
 from ..routing.ladder import first_rung
-from ..routing.proxies.contract import ExitBook
+from ..routing.proxies.contract import ProxyBook
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router, lanes_of
 from ..settings import Settings
-from ..store.archive_quota import ArchiveQuota
 from ..store.part_files import PartFolder
-from ..store.sink import Sink
+from ..store.sink import ArchiveQuota, Sink
 from ..store.spool import Spool
 from ..store.spool_notes import SpoolNotes
-from ..terms import header_defaults, limits_of, manners_of, retry_terms, robots_rule, routing_of, secrets_of, site_terms
+from ..terms import (
+    header_defaults,
+    limits_of,
+    politeness_of,
+    retry_terms,
+    robots_rule,
+    routing_of,
+    secrets_of,
+    site_terms,
+)
 from .dead_letters.sent_requests import close_letter
 from .extensions import extensions_of
 from .jobs.end import end_job
@@ -144,7 +153,7 @@ async def open_worker(
     project: Project,
     spider: Spider,
     job: str,
-    scope: Scope,
+    scope: LinkScope,
     sink: Sink,
     events: EventSink | None = None,
     *,
@@ -180,8 +189,9 @@ async def open_worker(
         try:
             if transports is None:  # not in a replay, which stores nothing
                 spider._end_job = partial(project.state.control.end_soon, job)
-                await context.time_limit.run(run_hook(spider, "_entered", job), spider.name)
-            await context.time_limit.run(run_hook(spider, "opened", job), spider.name)
+                spider._job_tally = partial(_tally, project, job)
+                await _call(context, spider, "_entered", job)
+            await _call(context, spider, "opened", job)
         except ParseFailed as error:
             raise Misconfigured(f"{error} No page of {job} is fetched here.") from error
         worker = Worker(
@@ -204,10 +214,23 @@ async def open_worker(
             await _leave(context, spider, job)
 
 
+async def _tally(project: Project, job: str) -> tuple[float, Mapping[str, int]]:
+    """The age of a job in seconds, and what its spider has counted on the pages that are settled."""
+    known = await project.state.jobs.job(job)
+    counts = await project.state.jobs.counts(job)
+    return (project.clock.now() - known.created_at if known is not None else 0.0), counts.stats
+
+
+async def _call(context: JobContext, spider: Spider, hook: str, job: str) -> None:
+    """Raises ParseFailed."""
+    if has_hook(spider, hook):
+        await context.time_limit.run(run_hook(spider, hook, job), spider.name)
+
+
 async def _leave(context: JobContext, spider: Spider, job: str) -> None:
     """Tell the spider that it has had its last page in this process."""
     try:
-        await context.time_limit.run(run_hook(spider, "_left", job), spider.name)
+        await _call(context, spider, "_left", job)
     except ParseFailed as error:
         context.events.emit(Trouble(at=context.clock.now(), job=job, stage="spider", message=str(error)))
 
@@ -217,7 +240,7 @@ async def open_context(
     project: Project,
     spider: Spider,
     job: str,
-    scope: Scope,
+    scope: LinkScope,
     sink: Sink,
     events: EventSink | None = None,
     *,
@@ -228,7 +251,7 @@ async def open_context(
     describe: Describe | None = None,
 ) -> AsyncIterator[JobContext]:
     """What the journeys of a job share, with its transports open. The parameters are those of `open_worker`."""
-    settings, clock = project.settings, project.clock
+    settings, clock, live = project.settings, project.clock, project.live
     ones = extensions_of(settings, spider)
     limit = TimeLimit(settings.crawl.parse_timeout, project.box)
     extensions = Extensions(ones, limit)
@@ -242,27 +265,31 @@ async def open_context(
         opening as opened,
         Pools(
             settings.proxies,
-            project.state.exits,
+            project.state.proxies,
             clock,
             root=settings.root,
             project=settings.project,
             troubles=listener,
+            skips=live.follow(lambda now: lambda pool: now.proxies[pool].skip),
         ) as pools,
     ):
         named = {route.pool for route in routing.routes.values() if route.pool is not None}
         await pools.prepare(named | ({spider.proxy_pool} if spider.proxy_pool is not None else set()))
-        await project.state.budgets.forget_budgets(yesterday(clock))
         robots = robots_of(settings, project.state.robots, clock, project.robots_turns)
+        own_pace = terms.politeness if terms is not None else politeness_of(settings, spider)
         budget = BudgetKeeper(
-            project.state.budgets, job, routing.budgets_for, clock, max_body=settings.fetch.max_body.bytes
+            project.state.budgets,
+            job,
+            live.follow(lambda now: routing_of(now).budgets_for),
+            clock,
+            max_body=settings.fetch.max_body.bytes,
         )
-        await project.state.sessions.forget_unused(clock.now() - settings.sessions.keep.total_seconds())
         sessions = sessions_of(project, spider, job, listener, may_log_in=not replays)
         router = Router(
-            terms_for=routing.terms_for,
+            terms_for=live.follow(lambda now: routing_of(now).terms_for),
             routes=routing.routes,
             transports=opened,
-            exits=pools,
+            proxies=pools,
             book=project.state.routes,
             budget=budget,
             clock=clock,
@@ -272,7 +299,7 @@ async def open_context(
         asked = None if replays else robots
         fetcher = fetcher_of(settings, asked, robots_rule(settings, spider), clock, around=extensions.around_fetch)
         since = day_of(clock.now() - HABITS_OF.total_seconds())
-        counted = await project.records.scores(spider=spider.name, since=since)
+        counted = await project.records.scores(spider=spider.name, since=since) if spider._gives_records else ()
         watched = terms is not None and bool(terms.schedule)
         parser = parser_version(spider, terms.arguments if terms is not None else "")
         grows = scope.sites if watched and isinstance(scope.sites, set) and spider.allowed_domains is None else None
@@ -284,7 +311,7 @@ async def open_context(
             project.state.frontier,
             clock,
             worker=project.worker,
-            terms_for=site_terms(settings, terms.manners if terms is not None else manners_of(settings, spider)),
+            terms_for=live.follow(lambda now: site_terms(now, own_pace)),
             closed_for=windows.wait_for,
         )
         begun = await project.state.jobs.job(job)
@@ -315,7 +342,7 @@ async def open_context(
             begun_at=begun.created_at if begun is not None else 0.0,
             readmits=settings.crawl.dedup_window is not None,
             frontier=project.state.frontier,
-            retry_terms_for=retry_terms(settings),
+            retry_terms_for=live.follow(retry_terms),
             requests=page_requests(project, spider),
             clock=clock,
             events=listener,
@@ -343,6 +370,14 @@ async def open_context(
         yield context
 
 
+async def forget_outdated(project: Project) -> None:
+    """Delete the budgets of days that are over, and sessions that nobody has used for long. Raises
+    BackendUnavailable."""
+    keep = project.settings.sessions.keep.total_seconds()
+    await project.state.budgets.forget_budgets(yesterday(project.clock))
+    await project.state.sessions.forget_unused(project.clock.now() - keep)
+
+
 @asynccontextmanager
 async def open_source_files(
     settings: Settings,
@@ -350,32 +385,32 @@ async def open_source_files(
     clock: Clock | None = None,
     shelf: RobotsShelf | None = None,
     turns: OriginTurns | None = None,
-    exits: ExitBook | None = None,
+    proxies: ProxyBook | None = None,
     announce: Announce | None = None,
     closed_for: ClosedFor | None = None,
     spider: Spider | None = None,
-    manners: JobPoliteness | None = None,
+    politeness: JobPoliteness | None = None,
     addresses: AddressBook | None = None,
 ) -> AsyncIterator[SourceFiles]:
     """Open what fetches sitemaps and feeds. Raises Misconfigured.
 
-    `shelf` caches robots.txt answers, and `turns` keeps the process from asking for the same one twice at once. `exits`
-    is needed if the settings send a site through a proxy pool, `addresses` if they set a pace per address. For the
-    other parameters see `SourceFiles`.
+    `shelf` caches robots.txt answers, and `turns` keeps the process from asking for the same one twice at once.
+    `proxies` is needed if the settings send a site through a proxy pool, `addresses` if they set a pace per address.
+    For the other parameters see `SourceFiles`.
     """
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
         pools = None
-        if exits is not None:
+        if proxies is not None:
             pools = await stack.enter_async_context(
-                Pools(settings.proxies, exits, clock, project=settings.project, root=settings.root)
+                Pools(settings.proxies, proxies, clock, project=settings.project, root=settings.root)
             )
         routing = routing_of(settings)
         router = Router(
             terms_for=lambda site: first_rung(routing.terms_for(site)),
             routes=routing.routes,
             transports=await stack.enter_async_context(transports_of(settings, clock)),
-            exits=pools,
+            proxies=pools,
             clock=clock,
             for_files=True,
         )
@@ -388,7 +423,7 @@ async def open_source_files(
             announce=announce,
             closed_for=closed_for,
             spider=spider,
-            manners=manners,
+            politeness=politeness,
             addresses=address_pace(settings, addresses, clock) if addresses is not None else None,
         )
 
@@ -407,9 +442,10 @@ def seed_context(
     source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES,
     on_the_net: bool = True,
     candidates: Candidates | None = None,
+    claimed: bool = False,
 ) -> SeedContext:
     """What seeding needs from the project. `source_pauses` are the waits between two tries of a failing source. A job
-    that is not `on_the_net` has no sitemaps. `candidates` replace the source."""
+    that is not `on_the_net` has no sitemaps. `candidates` replace the source. `claimed`: this worker has its lease."""
     return SeedContext(
         settings=project.settings,
         clock=project.clock,
@@ -423,12 +459,13 @@ def seed_context(
             clock=project.clock,
             shelf=project.state.robots,
             turns=project.robots_turns,
-            exits=project.state.exits,
+            proxies=project.state.proxies,
             addresses=project.state.addresses,
         ),
         end_job=partial(end_job, project),
         source_pauses=source_pauses,
         on_the_net=on_the_net,
         candidates=candidates,
+        claimed=claimed,
         archive=project.archive if project.settings.store.keep_pages else None,
     )

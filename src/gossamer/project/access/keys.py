@@ -13,7 +13,21 @@ from datetime import timedelta
 import msgspec
 
 from ...access.contract import ApiKey, AuditLine
-from ...access.keys import ADMIN, JOBS, METRICS, RECORDS, SCOPES, SCRAPE, digest_of, key_text, new_id, new_secret
+from ...access.keys import (
+    ADMIN,
+    JOBS,
+    METRICS,
+    OPERATOR,
+    RECORDS,
+    ROLES,
+    SCOPES,
+    SCRAPE,
+    VIEWER,
+    digest_of,
+    key_text,
+    new_id,
+    new_secret,
+)
 from ...access.keys import opens as _opens
 from ...access.keys import parts_of as _parts_of
 from ...clock import iso_time
@@ -35,6 +49,7 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     scopes: tuple[str, ...]
+    role: str  # viewer, operator, admin; "": its scopes alone decide
     created_at: str
     expires_at: str | None
     revoked_at: str | None
@@ -58,6 +73,16 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     scopes: frozenset[str]
     rate: float | None = None
     open_jobs: int | None = None
+    role: str = ""
+
+    def refusal(self, *, for_admins: bool = False) -> str:
+        """Why the holder may not change something, as a sentence; "" if scopes alone decide. `for_admins`: who has keys
+        and what is erased."""
+        if self.role == VIEWER:
+            return "Your key is that of a viewer: it sees everything and changes nothing. Ask for an operator's key."
+        if self.role == OPERATOR and for_admins:
+            return "Your key is that of an operator: keys and erasure are for admins. Ask for an admin's key."
+        return ""
 
     @property
     def is_admin(self) -> bool:
@@ -75,7 +100,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_admin or owner in ("", self.id)
 
     def may_change(self, job: Job) -> bool:
-        return self.is_admin or job.owner == self.id
+        return self.role != VIEWER and (self.is_admin or job.owner == self.id)
 
 
 OWNER = Caller(id=LOCAL, name=LOCAL, scopes=frozenset(SCOPES), open_jobs=MOST_OPEN)
@@ -132,8 +157,13 @@ async def add_key(
     expires: timedelta | None = None,
     rate: float | None = None,
     open_jobs: int | None = None,
+    role: str = "",
 ) -> NewKey:
-    """Create a key. Raises Misconfigured for an unknown scope, a name in use by an active key, or no name."""
+    """Create a key; one with a role has every scope. Raises Misconfigured for an unknown scope or role, a name in use
+    by an active key, or no name."""
+    if role and role not in ROLES:
+        raise Misconfigured(f"There is no role {role!r}; there is {', '.join(ROLES)}.")
+    scopes = list(SCOPES) if role else scopes
     _check(name, scopes, rate, open_jobs)
     now = project.clock.now()
     if any(key.name == name and _state(key, now) == "active" for key in await project.state.keys.keys()):
@@ -149,6 +179,7 @@ async def add_key(
             expires_at=None if expires is None else now + expires.total_seconds(),
             rate=rate,
             open_jobs=open_jobs,
+            role=role,
         )
         if await project.state.keys.add(key):
             return NewKey(**msgspec.structs.asdict(_view(key, now)), key=key_text(key.id, secret))
@@ -230,7 +261,9 @@ async def holder_of(project: Project, key: ApiKey) -> Caller:
     now = project.clock.now()
     if key.used_at is None or now - key.used_at >= USE_NOTED_EVERY:
         await project.state.keys.note_use(key.id, now)
-    return Caller(id=key.id, name=key.name, scopes=frozenset(key.scopes), rate=key.rate, open_jobs=key.open_jobs)
+    return Caller(
+        id=key.id, name=key.name, scopes=frozenset(key.scopes), rate=key.rate, open_jobs=key.open_jobs, role=key.role
+    )
 
 
 def is_active(key: ApiKey, now: float) -> bool:

@@ -25,12 +25,12 @@ from ...schedule.sources.kinds import program
 from ...settings import FILE_NAME, Settings, find_file, load
 from ...settings.trust import TRUST
 from ...units import Secret, many
-from ..upkeep.health_values import Finding, Level, ok
+from ..upkeep.health_values import DoctorFinding, Level, ok
 
 ROLES = ("state", "records", "archive")
 
 
-def posture(folder: Path) -> Iterator[Finding]:
+def posture(folder: Path) -> Iterator[DoctorFinding]:
     """Run every check for the project found from `folder` upwards."""
     yield _user()
     try:
@@ -38,7 +38,7 @@ def posture(folder: Path) -> Iterator[Finding]:
         places = [local_path(settings, role) for role in ROLES if is_local(settings, role)]
         programs = _programs(settings)
     except GossamerError as error:
-        yield Finding(Level.FAIL, "project", str(error), "The rest was not checked.")
+        yield DoctorFinding(Level.FAIL, "project", str(error), "The rest was not checked.")
         return
     yield _trust(settings)
     yield from _readable([*places, settings.root / settings.store.spool])
@@ -51,26 +51,26 @@ def posture(folder: Path) -> Iterator[Finding]:
     yield from _servers(settings)
 
 
-def _user() -> Finding:
+def _user() -> DoctorFinding:
     if os.geteuid() == 0:
         advice = "Crawl as a separate user: a page that breaks out can then do less harm."
-        return Finding(Level.WARN, "user", "root", advice)
+        return DoctorFinding(Level.WARN, "user", "root", advice)
     return ok("user", f"number {os.geteuid()}, not root")
 
 
-def _trust(settings: Settings) -> Finding:
+def _trust(settings: Settings) -> DoctorFinding:
     if trusted := os.environ.get(TRUST, ""):
-        return Finding(Level.WARN, "project", f"{TRUST} trusts {trusted}, and anyone who can write there")
+        return DoctorFinding(Level.WARN, "project", f"{TRUST} trusts {trusted}, and anyone who can write there")
     return ok("project", f"only you and root can write {settings.root / FILE_NAME}, spiders and data")
 
 
-def _readable(places: list[Path]) -> Iterator[Finding]:
+def _readable(places: list[Path]) -> Iterator[DoctorFinding]:
     """What others can read. A folder that others cannot enter hides everything in it."""
     there = [place for place in places if place.exists()]
     seen = [place for place in there if _others(place) and not any(_closed(folder) for folder in place.parents)]
     for place in seen:
         advice = f"chmod -R go= {place.parent if place.is_file() else place}"
-        yield Finding(Level.WARN, "data", f"other users can read {place}", advice)
+        yield DoctorFinding(Level.WARN, "data", f"other users can read {place}", advice)
     if not seen:
         yield ok("data", "no other user can read it" if there else "nothing was crawled yet")
 
@@ -83,12 +83,12 @@ def _closed(folder: Path) -> bool:
     return not folder.stat().st_mode & (stat.S_IXOTH | stat.S_IXGRP)
 
 
-def _secrets(settings: Settings, file: Path) -> Finding:
+def _secrets(settings: Settings, file: Path) -> DoctorFinding:
     """Passwords in a file that others can read."""
     held = [key for key, origin in settings.origins.items() if origin == str(file) and _is_secret(settings, key)]
     if held and _others(file) and not any(_closed(folder) for folder in file.parents):
         detail = f"other users can read {file}, which holds {', '.join(held[:3])}{' ...' if len(held) > 3 else ''}"
-        return Finding(Level.WARN, "secrets", detail, f"chmod go= {file}, or use variables: GOSSAMER_STATE=...")
+        return DoctorFinding(Level.WARN, "secrets", detail, f"chmod go= {file}, or use variables: GOSSAMER_STATE=...")
     return ok("secrets", f"{many(len(held), 'setting')} of {FILE_NAME} with a password or key")
 
 
@@ -101,46 +101,50 @@ def _is_secret(settings: Settings, key: str) -> bool:
     return isinstance(value, Secret) or (key in ROLES and "@" in str(value))
 
 
-def _addresses(settings: Settings) -> Finding:
+def _addresses(settings: Settings) -> DoctorFinding:
     fetch = settings.fetch
     if fetch.allow_private:
         detail = "fetch.allow_private: a link on any page may lead into your own network"
-        return Finding(Level.WARN, "addresses", detail, "Name the hosts that are meant in fetch.allow_hosts.")
+        return DoctorFinding(Level.WARN, "addresses", detail, "Name the hosts that are meant in fetch.allow_hosts.")
     named = f", save {', '.join(fetch.allow_hosts)}" if fetch.allow_hosts else ""
     denied = f"; never {', '.join(fetch.deny)}" if fetch.deny else ""
     return ok("addresses", f"private ones and those of this machine are refused{named}{denied}")
 
 
-def _browser(settings: Settings) -> Finding:
+def _browser(settings: Settings) -> DoctorFinding:
     if is_there(settings.browser.executable) is not None:
         return ok("browser", "none is installed")
     if not wants_sandbox():
         detail = "Chromium runs without its sandbox, because you are root"
-        return Finding(Level.WARN, "browser", detail, "Render pages as another user, or in a separate container.")
-    return ok("browser", "Chromium runs in its sandbox")
+        return DoctorFinding(Level.WARN, "browser", detail, "Render pages as another user, or in a separate container.")
+    return ok("browser", "Chromium is started in its sandbox alone")
 
 
-def _programs(settings: Settings) -> Finding:
+def _programs(settings: Settings) -> DoctorFinding:
     """Raises Misconfigured for a schedule that cannot be read."""
     sources = {name: source_of(one.source) for name, one in schedules_of(settings.schedules).items()}
     commands = [f"{program(one.argv)} ({name})" for name, one in sources.items() if isinstance(one, CommandSource)]
     if settings.fleet.allow_commands and settings.shares_state and not settings.fleet.key:
         detail = "fleet.allow_commands: who can write to the state runs programs on every worker"
-        return Finding(Level.FAIL, "programs", detail, f"Write such schedules into {FILE_NAME}, or set fleet.key.")
+        return DoctorFinding(
+            Level.FAIL, "programs", detail, f"Write such schedules into {FILE_NAME}, or set fleet.key."
+        )
     return ok("programs", f"schedules of {FILE_NAME} run {', '.join(commands) or 'none'}")
 
 
-def _servers(settings: Settings) -> Iterator[Finding]:
+def _servers(settings: Settings) -> Iterator[DoctorFinding]:
     if settings.shares_state and not settings.fleet.key:
         detail = "no fleet.key: who can write to the state can begin jobs with the project's spiders"
-        yield Finding(Level.WARN, "state", detail, "Set GOSSAMER_FLEET__KEY to the same long text on all machines.")
+        yield DoctorFinding(
+            Level.WARN, "state", detail, "Set GOSSAMER_FLEET__KEY to the same long text on all machines."
+        )
     for role in ROLES:
         if is_local(settings, role):
             continue
         address = str(getattr(settings, role))
         if _is_plain(address):
             detail = f"{place_of(settings, role)} is not encrypted on its way"
-            yield Finding(Level.WARN, role, detail, "Use rediss://, ?sslmode=verify-full or https.")
+            yield DoctorFinding(Level.WARN, role, detail, "Use rediss://, ?sslmode=verify-full or https.")
         else:
             yield ok(role, f"{place_of(settings, role)} is encrypted on its way, or on this machine")
 

@@ -55,6 +55,9 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
     told_at: str | None  # of the last message that mentioned it
     message: str
     value: float  # the number that the rule judges
+    no_data_since: str | None  # since then there is nothing to measure, and it holds
+    closed_by: str
+    incident: str  # its id; "" before it fired
     silenced_until: str | None
 
 
@@ -92,7 +95,7 @@ class AlertTermsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertChangeView(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert fired or was resolved. `silenced`: a silence covered it at that time."""
+    """An alert fired, was resolved or was closed. `silenced`: a silence covered it at that time."""
 
     at: str
     alert: str
@@ -146,7 +149,7 @@ async def list_alerts(project: Project, state: AlertState | None = None) -> Aler
     """All alerts that are not inactive, or those in one state; and the silences."""
     silences = await project.state.alerts.silences()
     now = project.clock.now()
-    order = [AlertState.FIRING, AlertState.PENDING, AlertState.RESOLVED]
+    order = [AlertState.FIRING, AlertState.NO_DATA, AlertState.PENDING, AlertState.CLOSED, AlertState.RESOLVED]
     severities = list(Severity)
     views = [_view(one, silences, now) for one in await project.state.alerts.standings()]
     views.sort(key=lambda one: (order.index(one.state), -severities.index(one.severity), one.alert, one.subject))
@@ -159,7 +162,8 @@ async def list_alerts(project: Project, state: AlertState | None = None) -> Aler
 
 
 async def firing_alerts(project: Project) -> list[AlertView]:
-    return (await list_alerts(project, AlertState.FIRING)).alerts
+    """Alerts that have fired and are not over, also those for which there is nothing to measure now."""
+    return [one for one in (await list_alerts(project)).alerts if one.state.holds]
 
 
 async def show_alert(project: Project, alert: str) -> AlertDetail:
@@ -289,7 +293,7 @@ def _chosen(settings: Settings, channel: str | None) -> list[str]:
 def _view(one: Standing, silences: list[Silence], now: float) -> AlertView:
     ends = [silence.until for silence in silences if silence.covers(one.alert, one.subject, now)]
     until = iso_time(max(ends)) if ends else None
-    times = ("since", "began_at", "told_at")
+    times = ("since", "began_at", "told_at", "no_data_since")
     return view_of(AlertView, one, *times, message=one.words, silenced_until=until)
 
 

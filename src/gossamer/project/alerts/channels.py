@@ -47,12 +47,14 @@ from ...units import many, visible
 from ..access.callbacks import secrets_of
 from ..jobs.api_views import encode
 from ..open import Project
+from .incidents import incident_address
 
 OWNER = ""  # the project itself, whose secret signs messages
 TOTAL = timedelta(seconds=30)  # for one message
 ONE_STEP = timedelta(seconds=10)  # one step of sending it: an answer from a server
 LIMITS = Limits(connect=ONE_STEP, read=ONE_STEP, total=timedelta(seconds=20), max_body=1024)
 LONGEST_LINE = 300
+MOST_TIPS = 3  # commands that show an incident
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,9 +99,9 @@ class Channels:
             ("User-Agent", f"Gossamer/{__version__}"),
         )
         if table.kind == SLACK:
-            body = encode({"text": slack_text(notice, settings.project), "unfurl_links": False})
+            body = encode({"text": slack_text(notice, settings), "unfurl_links": False})
         else:
-            body = encode(webhook_body(notice, settings.project))
+            body = encode(webhook_body(notice, settings))
             headers += signed_headers(notice.id, int(now), body, await self._secrets())
         guard = _guard(settings, notice.channel)
         async with AiohttpTransport(guard) as transport:
@@ -125,7 +127,7 @@ class Channels:
     async def _mail(self, notice: Notice, table: ChannelTable, hidden: list[str]) -> Sent:
         settings = self._project.settings
         password = self._revealed(table.password.reveal(), hidden) if table.password else ""
-        message = mail_of(notice, table, settings.project)
+        message = mail_of(notice, table, settings)
         guard = _guard(settings, notice.channel)
         found = await asyncio.get_running_loop().getaddrinfo(table.host, table.port, type=socket.SOCK_STREAM)
         addresses = [str(one[4][0]) for one in found]
@@ -157,7 +159,12 @@ class Channels:
         if not target.add(self._revealed(table.url.reveal(), hidden)):
             raise Misconfigured("Apprise does not know this kind of address: see its list of services.")
         name = self._project.settings.project
-        text = partial(target.notify, title=title_of(notice, name), body=text_of(notice), body_format="text")
+        text = partial(
+            target.notify,
+            title=title_of(notice, name),
+            body=text_of(notice, self._project.settings),
+            body_format="text",
+        )
         return Sent() if await asyncio.to_thread(text) else Sent(error="The service did not accept it.")
 
     def _revealed(self, text: str, hidden: list[str]) -> str:
@@ -222,24 +229,33 @@ class MailServer(smtplib.SMTP):
 # -- the text ---------------------------------------------------------------------------------------------------------
 
 
-def text_of(notice: Notice) -> str:
-    """The faults, line by line, and the commands to type."""
-    lines = [
-        f"{one.subject or 'the project'}: {one.words[:LONGEST_LINE]} (since {iso_time(one.since)})"
-        for one in notice.subjects
-    ]
+def text_of(notice: Notice, settings: Settings) -> str:
+    """The faults, line by line, with the addresses of their incidents, and the commands to type."""
+    lines: list[str] = []
+    for one in notice.subjects:
+        lines.append(f"{one.subject or 'the project'}: {one.words[:LONGEST_LINE]} (since {iso_time(one.since)})")
+        if address := incident_address(settings, one.incident):
+            lines.append(address)
     if notice.count > len(notice.subjects):
         lines.append(f"... and {many(notice.count - len(notice.subjects), 'more', 'more')}")
     if notice.alert == TEST:
         return "This is a test message. Alerts of the project are sent here.\n"
-    if notice.state_told is AlertState.RESOLVED:
-        return "\n".join(["What was amiss, and is not any more:", *lines, ""])
-    tips = [f"gossamer alerts show {notice.alert}", f"gossamer alerts silence {notice.alert} --for 2h --reason ..."]
+    if notice.state_told.over:
+        over = (
+            "What was closed, by a person or because the alert is switched off:"
+            if notice.state_told is AlertState.CLOSED
+            else "What is good again:"
+        )
+        return "\n".join([over, *lines, ""])
+    incidents = list(dict.fromkeys(one.incident for one in notice.subjects if one.incident))
+    tips = [f"gossamer incident show {one}" for one in incidents[:MOST_TIPS]]
+    tips.append(f"gossamer alerts silence {notice.alert} --for 2h --reason ...")
     return "\n".join([f"Severity: {notice.severity}", *lines, "", *tips, ""])
 
 
-def webhook_body(notice: Notice, project: str) -> dict[str, object]:
+def webhook_body(notice: Notice, settings: Settings) -> dict[str, object]:
     """The body of a webhook, also of `alerts test`."""
+    project = settings.project
     data = {
         "alert": notice.alert,
         "state": notice.state_told.value,
@@ -249,7 +265,14 @@ def webhook_body(notice: Notice, project: str) -> dict[str, object]:
         "again": notice.again,
         "count": notice.count,
         "subjects": [
-            {"subject": one.subject, "message": one.words, "value": one.value, "since": iso_time(one.since)}
+            {
+                "subject": one.subject,
+                "message": one.words,
+                "value": one.value,
+                "since": iso_time(one.since),
+                "incident": one.incident or None,
+                "url": incident_address(settings, one.incident) or None,
+            }
             for one in notice.subjects
         ],
     }
@@ -257,21 +280,21 @@ def webhook_body(notice: Notice, project: str) -> dict[str, object]:
     return {"type": f"alert.{kind}", "timestamp": iso_time(notice.made_at), "data": data}
 
 
-def slack_text(notice: Notice, project: str) -> str:
+def slack_text(notice: Notice, settings: Settings) -> str:
     """The text in Slack's markup, where only `&`, `<` and `>` start something active: <!channel>, <@user>, links."""
-    text = f"{title_of(notice, project)}\n{text_of(notice)}"
+    text = f"{title_of(notice, settings.project)}\n{text_of(notice, settings)}"
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def mail_of(notice: Notice, table: ChannelTable, project: str) -> EmailMessage:
+def mail_of(notice: Notice, table: ChannelTable, settings: Settings) -> EmailMessage:
     message = EmailMessage()
-    message["Subject"] = title_of(notice, project)
+    message["Subject"] = title_of(notice, settings.project)
     message["From"] = Address("Gossamer", addr_spec=table.sender)
     message["To"] = [Address(addr_spec=one) for one in table.to]
     message["Date"] = format_datetime(datetime.fromtimestamp(notice.made_at, UTC))
     message["Message-ID"] = f"<{notice.id}@{table.sender.rpartition('@')[2]}>"  # the same for every try
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(text_of(notice))
+    message.set_content(text_of(notice, settings))
     return message
 
 

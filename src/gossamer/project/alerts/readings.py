@@ -11,26 +11,26 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
 
-from ...access.contract import CallbackState
 from ...backends.open import open_records
 from ...clock import iso_time
 from ...errors import Transient
-from ...frontier.contract import DeadFilter
-from ...model.alert import Activity, AlertMemory, AlertTerms, Sample
-from ...model.failure_groups import group_failures
+from ...model.alert import Activity, AlertMemory, AlertTerms, Sample, Standing
 from ...model.figures import FAILURES, OTHER, SUCCESSES
+from ...model.incident import Subject
 from ...model.job import Job, JobCounts
-from ...model.outcome import Outcome
 from ...model.record import day_of
 from ...model.schedule import ScheduleProgress
 from ...model.situation import (
     ALL_SITES,
     BudgetReading,
+    DiskReading,
     JobReading,
+    LayoutReading,
     LoginReading,
     PoolReading,
     QualityReading,
@@ -44,14 +44,18 @@ from ...pipeline.inspection import WHOLE
 from ...schedule.triggers import next_due
 from ...settings import Settings
 from ...store.contract import Measured
-from ..jobs.failures import LOOKED_AT
+from ...units import seconds_of
 from ..open import Project
+from ..outputs.outputs import output_readings
 from ..schedules.timetable import trigger_of
 from ..sites.proxies import proxy_pools
 from ..sites.routes import route_report
 from ..sites.sessions import failing_sessions
-from ..workers.spools import list_spools
+from ..spiders.layout_change import layout_changes
+from ..upkeep.disk import disk_words, disks
+from ..workers.spools import SpoolView, list_spools
 from ..workers.workers import ARCHIVE_FULL, CLOCK_OFF_SECONDS, SET_ASIDE, WorkerView, clock_in_words, list_workers
+from .failed_work import CALLBACKS_ASKED, last_runs, letters_by_site, receivers
 
 SLOW = timedelta(seconds=30)  # between two readings of an expensive part
 PAST_EVERY = timedelta(minutes=30)  # between two readings of the previous day
@@ -63,7 +67,6 @@ MOST_JOBS = 200  # running jobs that are examined
 ASLEEP = timedelta(seconds=30)  # a job idle for less than this is not asked for its ready pages
 GRACE = timedelta(minutes=2)  # after which finished work should be among the figures
 SITES_ASKED = 50
-CALLBACKS_ASKED = 1000
 
 T = TypeVar("T")
 Terms = dict[str, AlertTerms]
@@ -77,6 +80,8 @@ class Readings:
         self._project = project
         self._stack = AsyncExitStack()
         self._kept: dict[str, tuple[float, Any]] = {}  # part -> when it was read, and its value
+        self._causes: dict[str, Subject] = {}  # of runs that came to nothing, by job
+        self._fired: dict[str, float] = {}  # site -> since when its dead letters are too many
 
     async def __aenter__(self) -> Readings:
         return self
@@ -84,8 +89,11 @@ class Readings:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    async def situation(self, terms: Terms, memory: AlertMemory) -> tuple[Situation, AlertMemory]:
+    async def situation(
+        self, terms: Terms, memory: AlertMemory, known: Iterable[Standing] = ()
+    ) -> tuple[Situation, AlertMemory]:
         """The current situation, and what the rules must remember of it. Raises Transient, from the state alone."""
+        self._fired = {one.subject: one.began_at for one in known if one.alert == "dead-letters" and one.state.holds}
         now = self._project.clock.now()
         fields: dict[str, Any] = {"unread": {}, "stores": {}}
         await self._try("queue", self._queue(terms, memory, now), fields)
@@ -93,13 +101,17 @@ class Readings:
         parts: dict[str, Part] = {
             "pools": self._pools,
             "budgets": self._budgets,
+            "disks": self._disks,
             "schedules": self._schedules,
+            "runs": self._runs,
+            "dead letters": self._letters,
+            "layouts": self._layouts,
             "callbacks": self._callbacks,
             "logins": self._logins,
         }
         for name, part in parts.items():
             await self._read(name, part, terms, now, fields)
-        for name, part in {"figures": self._figures, "quality": self._quality}.items():
+        for name, part in {"figures": self._figures, "quality": self._quality, "outputs": self._outputs}.items():
             if "records" not in fields["stores"]:
                 try:
                     await self._read(name, part, terms, now, fields)
@@ -107,7 +119,9 @@ class Readings:
                     fields["stores"]["records"] = str(error)
         memory = fields.pop("memory", memory)
         if "samples" in fields:
-            fields["figures_age"] = figures_age(memory.samples, fields.get("newest_figure"), now)
+            newest = fields.get("newest_figure")
+            fields["figures_age"] = figures_age(memory.samples, newest, now)
+            fields["figures_fresh"] = figures_fresh(memory.samples, newest)
         fields.pop("newest_figure", None)
         return Situation(**fields), memory
 
@@ -143,7 +157,7 @@ class Readings:
             idle = now - memory.jobs[job.id].at
             asleep = idle >= ASLEEP.total_seconds() and counts[job.id].queued and not job.paused
             ready = await self._ready(job, now) if asleep else 0
-            found.append(JobReading(job=job.id, ready=ready, idle=idle))
+            found.append(JobReading(job=job.id, ready=ready, idle=idle, paused=job.paused))
         return {"jobs": tuple(found), "samples": memory.samples, "memory": memory}
 
     async def _ready(self, job: Job, now: float) -> int:
@@ -155,6 +169,7 @@ class Readings:
             load.queued
             for load in await self._project.state.queue.sites(job.id, SITES_ASKED)
             if load.away_since is None
+            and not settings.domain(load.site).rest
             and (load.next_at is None or load.next_at <= now)
             and _is_open(settings.domain(load.site).windows, now)
         )
@@ -174,7 +189,7 @@ class Readings:
 
     async def _spools(self, workers: Iterable[WorkerView]) -> tuple[SpoolReading, ...]:
         full = {one.host for one in workers if one.state == "spool full" and not one.missing}
-        by_host: dict[str, list[Any]] = defaultdict(list)
+        by_host: dict[str, list[SpoolView]] = defaultdict(list)
         for one in await list_spools(self._project):
             if not one.given_up and one.results:
                 by_host[one.host].append(one)
@@ -185,7 +200,7 @@ class Readings:
                 results=sum(one.results for one in some),
                 bytes=sum(one.bytes for one in some),
                 limit=limit,
-                in_hand=all(one.in_hand for one in some),
+                alive=all(one.alive for one in some),
                 full=host in full,
             )
             for host, some in sorted(by_host.items())
@@ -197,11 +212,27 @@ class Readings:
                 PoolReading(
                     pool=one.pool,
                     listed=one.listed,
-                    resting=sum(exit.state == "resting" for exit in one.exits),
-                    failing=sum(exit.state == "failing" for exit in one.exits),
+                    resting=sum(proxy.state == "resting" for proxy in one.proxies),
+                    failing=sum(proxy.state == "failing" for proxy in one.proxies),
+                    working=sum(proxy.state == "ok" for proxy in one.proxies),
                     trouble=one.trouble or "",
                 )
                 for one in await proxy_pools(self._project)
+            )
+        }
+
+    async def _disks(self, terms: Terms, now: float) -> dict[str, Any]:
+        """One reading for each store on a disk of this machine."""
+        found = [one for one in await disks(self._project) if one.free is not None and one.total]
+        return {
+            "disks": tuple(
+                DiskReading(
+                    store=one.store,
+                    free=(one.free or 0) / (one.total or 1),
+                    full_in=seconds_of(one.full_at) - now if one.full_at is not None else None,
+                    words=disk_words(one, now),
+                )
+                for one in found
             )
         }
 
@@ -223,64 +254,65 @@ class Readings:
     async def _schedules(self, terms: Terms, now: float) -> dict[str, Any]:
         found = []
         for one in await self._project.state.schedules.schedules():
-            if one.paused or one.withdrawn_at is not None:
+            if one.withdrawn_at is not None:
                 continue
-            tick = _first_missed(one)
-            job = await self._project.state.jobs.job(one.last_job) if one.last_job else None
-            outcome = job.outcome if job is not None and job.finished_at is not None else None
-            nothing = outcome is not None and outcome.outcome in (Outcome.EMPTY, Outcome.FAILED)
+            tick = None if one.paused else _first_missed(one)
             found.append(
                 ScheduleReading(
                     schedule=one.schedule.name,
                     # A run that waits for the previous one is not late: its schedule says so.
                     late=max(0.0, now - tick) if tick is not None and one.waiting_due is None else 0.0,
                     trouble=one.trouble,
-                    last_job=one.last_job,
-                    outcome=outcome.in_words if outcome is not None and nothing else "",
                 )
             )
         return {"schedules": tuple(found)}
 
+    async def _runs(self, terms: Terms, now: float) -> dict[str, Any]:
+        found = await last_runs(self._project, now - _window(terms, "jobs"), self._causes)
+        named = {one.job for one in found}
+        self._causes = {job: cause for job, cause in self._causes.items() if job in named}
+        return {"runs": found}
+
+    async def _letters(self, terms: Terms, now: float) -> dict[str, Any]:
+        window = _window(terms, "dead-letters")
+        return {"dead": await letters_by_site(self._project, now - window, self._fired, window)}
+
+    async def _layouts(self, terms: Terms, now: float) -> dict[str, Any]:
+        open_ones = [one for one in (await layout_changes(self._project)).values() if one.is_open]
+        return {
+            "layouts": tuple(LayoutReading(spider=one.spider, words=one.words, lost=one.letters) for one in open_ones)
+        }
+
     async def _callbacks(self, terms: Terms, now: float) -> dict[str, Any]:
-        since = now - _window(terms, "callbacks")
         ended = await self._project.state.callbacks.ended(CALLBACKS_ASKED)
-        failed = [one for one in ended if one.state is CallbackState.FAILED and (one.ended_at or 0.0) >= since]
-        return {"callbacks": len(failed)}
+        return {"receivers": receivers(ended, now - _window(terms, "callbacks"))}
 
     async def _logins(self, terms: Terms, now: float) -> dict[str, Any]:
         failing = await failing_sessions(self._project)
-        return {
-            "logins": tuple(LoginReading(session=one.name, failures=one.failures, error=one.error) for one in failing)
-        }
+        found = [LoginReading(session=one.name, failures=one.failures, error=one.error) for one in failing]
+        return {"logins": tuple(found)}
 
     # -- from the records --------------------------------------------------------------------------------------
 
+    async def _outputs(self, terms: Terms, now: float) -> dict[str, Any]:
+        await self._open_records()
+        return {"outputs": await output_readings(self._project, now)}
+
     async def _figures(self, terms: Terms, now: float) -> dict[str, Any]:
         await self._open_records()
-        longest = max(_window(terms, name) for name in ("success", "errors", "dead-letters"))
+        longest = max(_window(terms, name) for name in ("success", "errors"))
         rows: list[Measured] = []
         async for some in self._chunks(now - longest, now):
             rows += some
-        recent = {name: _since(rows, now - _window(terms, name)) for name in ("success", "errors", "dead-letters")}
+        recent = {name: _since(rows, now - _window(terms, name)) for name in ("success", "errors")}
         past = await self._past(now - _window(terms, "errors"), now)
         sites = traffic_of(recent["errors"])
         newest = max((row.start + row.span for row in rows), default=None)
-        dead = sum(row.figures.outcomes().get("dead", 0) for row in recent["dead-letters"])
         return {
             "traffic": traffic_of(recent["success"]),
             "errors": {site: (one, past.get(site, Traffic())) for site, one in sites.items() if site != ALL_SITES},
-            "dead": dead,
-            "failing": await self._failing(now - _window(terms, "dead-letters")) if dead else "",
             "newest_figure": newest,
         }
-
-    async def _failing(self, since: float) -> str:
-        """What most of the pages say that were given up since then; "" if the state does not answer."""
-        try:
-            letters = await self._project.state.queue.dead(DeadFilter(), LOOKED_AT)
-        except Transient:
-            return ""
-        return group_failures(one for one in letters if one.died_at >= since).largest_in_words
 
     async def _past(self, until: float, now: float) -> dict[str, Traffic]:
         """Traffic of the previous day, by site."""
@@ -365,20 +397,13 @@ def fault_of(worker: WorkerView) -> str:
 
 
 def missing_of(workers: Iterable[WorkerView], since: str) -> list[str]:
-    """Workers that are missing and were not replaced: no worker has started on their machine since. A replacement that
-    is missing too is reported in place of the worker it replaced. Workers whose last heartbeat was before `since` are
-    gone for good: they are reported only as long as no other worker is alive."""
-    found, workers = [], list(workers)
-    later = sorted((one.host, one.started_at) for one in workers)
+    """Workers that are missing; those that others have replaced are not among them. Workers whose last heartbeat was
+    before `since` are gone for good: they are reported only as long as no other worker is alive."""
+    workers = list(workers)
     if not all(one.missing for one in workers):
         workers = [one for one in workers if one.seen_at >= since]
-    for one in sorted((one for one in workers if one.missing), key=lambda one: one.seen_at):
-        replacement = next((new for new in later if new[0] == one.host and new[1] > one.seen_at), None)
-        if replacement is None:
-            found.append(one.name)
-        else:
-            later.remove(replacement)
-    return found
+    missing = sorted((one for one in workers if one.missing), key=lambda one: one.seen_at)
+    return [f"{one.name} ({one.fate})" if one.fate in ("dead", "frozen") else one.name for one in missing]
 
 
 def traffic_of(rows: Iterable[Measured]) -> dict[str, Traffic]:
@@ -401,6 +426,12 @@ def figures_age(samples: tuple[Sample, ...], newest: float | None, now: float) -
     if len(after) < 2 or after[-1].settled == after[0].settled:
         return None
     return now - since
+
+
+def figures_fresh(samples: tuple[Sample, ...], newest: float | None) -> bool:
+    """Have figures come since the queue last made progress?"""
+    progress = [one.at for before, one in pairwise(samples) if one.settled > before.settled]
+    return bool(progress) and newest is not None and newest >= progress[-1] - GRACE.total_seconds()
 
 
 def _has_budgets(settings: Settings) -> bool:

@@ -28,6 +28,7 @@ from ...errors import GossamerError, LeaseLost, Transient
 from ...model.alert import MOST_OPEN, AlertMemory, AlertState, AlertTerms, Finding, Notice, NoticeState, Standing
 from ...model.alert_table import findings
 from ...model.events import AlertChanged, EventSink, Trouble
+from ...model.incident import Incident
 from ...monitor.alerts import look
 from ...schedule.alert_book import AlertStep
 from ...schedule.leadership import Lead
@@ -52,7 +53,6 @@ class AlertWatch:
         self._desk = project.state.alerts
         self._lead = lead
         self._events = events
-        self._terms = terms_of(project.settings.alerts)
         self._channels = channels or Channels(project)
         self._readings = Readings(project)
         self._memory: AlertMemory | None = None  # None: not read from the state yet
@@ -60,6 +60,7 @@ class AlertWatch:
         self._sending: dict[str, asyncio.Task[None]] = {}  # by channel
         self._apart: tuple[Standing, ...] = ()  # what the state cannot store: that it is away
         self._apart_notices: list[Notice] = []
+        self._apart_incidents: list[Incident] = []
         self._told: set[str] = set()
 
     async def run(self) -> None:
@@ -86,7 +87,7 @@ class AlertWatch:
         if not self._lead.held:
             self._memory = None
             if self._apart or self._apart_notices:  # another process leads: the state is back
-                self._look_apart("")
+                await self._look_apart("")
                 self._begin(self._apart_notices)
             return
         trouble = ""
@@ -100,7 +101,7 @@ class AlertWatch:
             trouble = str(error)
         except Exception as error:  # a defect in Gossamer: the next look may succeed
             self._tell(f"Alerts could not be evaluated: {_words(error)}")
-        self._look_apart(trouble)
+        await self._look_apart(trouble)
         try:
             await self.deliver()
         except Exception as error:  # as above: nothing may end the watch
@@ -118,15 +119,20 @@ class AlertWatch:
     async def look(self) -> AlertStep:
         """Raises LeaseLost, and Transient if the state does not answer: then the changes may not have been written."""
         term, now = self._lead.term, self._project.clock.now()
+        terms = terms_of(self._project.settings.alerts)  # an admin may have set some by hand meanwhile
         memory = await self._desk.memory() if self._memory is None else self._memory
         known = await self._project.state.alerts.standings()
         silences = await self._project.state.alerts.silences()
-        situation, after = await self._readings.situation(self._terms, memory)
+        closings = await self._desk.closings()
+        incidents = await self._desk.recent_incidents(now)
+        situation, after = await self._readings.situation(terms, memory, known)
         step = look(
-            self._terms,
-            findings(situation, self._terms),
+            terms,
+            findings(situation, terms),
             known,
             silences=silences,
+            closings=closings,
+            incidents=incidents,
             channels=self._project.settings.channels,
             now=now,
         )
@@ -141,14 +147,21 @@ class AlertWatch:
         self._report(step)
         return step
 
-    def _look_apart(self, trouble: str) -> None:
-        """Whether the state is away. Only this process keeps and reports it."""
-        terms: dict[str, AlertTerms] = {name: one for name, one in self._terms.items() if name == "stores"}
+    async def _look_apart(self, trouble: str) -> None:
+        """Whether the state is away. Only this process keeps and reports it; its incident is stored when it is over."""
+        usual = terms_of(self._project.settings.alerts)
+        terms: dict[str, AlertTerms] = {name: one for name, one in usual.items() if name == "stores"}
         found = {"stores": {STATE: Finding(1.0, trouble)} if trouble else {}}
         if not trouble and not self._apart:
             return
         channels, now = self._project.settings.channels, self._project.clock.now()
-        step = look(terms, found, self._apart, channels=channels, now=now)
+        step = look(terms, found, self._apart, incidents=self._apart_incidents, channels=channels, now=now)
+        changed = {one.id: one for one in step.incidents}
+        self._apart_incidents = list(({one.id: one for one in self._apart_incidents} | changed).values())
+        over = tuple(one for one in step.incidents if one.ended_at is not None)
+        if over and not trouble and self._lead.held:
+            with suppress(LeaseLost, Transient):  # it is lost with this process, as its message says
+                await self._desk.settle(self._lead.term, AlertStep(incidents=over))
         gone = {one.key for one in step.standings} | set(step.forgotten)
         self._apart = (*(one for one in self._apart if one.key not in gone), *step.standings)
         self._apart = tuple(one for one in self._apart if one.state is not AlertState.RESOLVED or one.untold)

@@ -15,7 +15,7 @@ import msgspec
 
 from ...errors import InvalidUrl, Misconfigured
 from ...frontier.contract import DeadFilter, DeadLetter, LetterPlace
-from ...model.failure_groups import Failures
+from ...model.failure_groups import Failures, group_failures, group_of
 from ...model.job import Job
 from ...model.task import UrlState
 from ...model.url import site_of, typed_url
@@ -27,6 +27,9 @@ from ..view_fields import view_fields
 from .sent_requests import allow_sending
 from .story import AttemptView, attempt_view
 
+LETTERS_AT_ONCE = 1_000
+MOST_GROUPED = 10_000  # dead letters that are looked at for those of a group
+GROUPS_SHOWN = 10  # with a list
 JOBS_OF_A_LETTER = 10  # listed per address; an address with more jobs may appear twice
 
 
@@ -38,6 +41,7 @@ class DeadLetterChoice(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None  # parse, timeout, http-404; http for all error responses
     domain: str | None = None
     message: str | None = None  # a text in their messages
+    group: str | None = None  # the key of a group of failures; of the newest MOST_GROUPED that the others select
 
 
 class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +76,7 @@ class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
 
     total: int
     by_reason: dict[str, int]
-    letters: list[DeadLetterView]
+    dead_letters: list[DeadLetterView]
     next: str | None = None  # pass it as `after` to get the next page
     failures: Failures | None = None  # the largest groups among them
 
@@ -102,7 +106,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     queued: dict[str, int] = {}  # job -> letters back in its queue, to be fetched
     jobs: list[str] = []  # names of the jobs that have work again
     opened: list[str] = []  # ids of these jobs, which run again
-    command: str | None = None  # the one command that finishes them
+    command: str | None = None  # the one command that finishes them; None: workers that are there pick them up
 
     @property
     def matched(self) -> bool:
@@ -125,10 +129,18 @@ async def list_letters(
     """The latest of these letters, at most `limit`; `after` is `next` of the previous page. An address that was given
     up in several jobs may appear again on a later page. Raises Misconfigured."""
     which, place = await _filter(project, choice), _place(after) if after else None
-    reasons = await project.state.queue.dead_reasons(which)
-    failures = await failures_of(project, which, sum(reasons.values())) if place is None else None
     most = limit * JOBS_OF_A_LETTER
-    found = await project.state.queue.dead(which, most, before=place)
+    failures: Failures | None = None
+    if choice.group is not None:
+        grouped = await _in_group(project, which, choice.group)
+        reasons = dict(Counter(one.reason for one in grouped))
+        failures = group_failures(grouped) if grouped and place is None else None
+        found = [one for one in grouped if place is None or LetterPlace(one.died_at, one.id, one.job) < place][:most]
+    else:
+        reasons = await project.state.queue.dead_reasons(which)
+        if place is None:
+            failures = await failures_of(project, which, sum(reasons.values()), largest=GROUPS_SHOWN)
+        found = await project.state.queue.dead(which, most, before=place)
     by_address: dict[bytes, list[DeadLetter]] = {}
     last: DeadLetter | None = None  # of this page
     for letter in found:
@@ -140,7 +152,7 @@ async def list_letters(
     return DeadLetterPage(
         total=sum(reasons.values()),
         by_reason=reasons,
-        letters=[
+        dead_letters=[
             DeadLetterView(**{**view_fields(alike[0], "died_at"), "jobs": [one.job for one in alike]})
             for alike in [*by_address.values()][:limit]
         ],
@@ -183,11 +195,16 @@ async def raw_page(project: Project, letter: DeadLetterDetail) -> bytes:
 
 async def letters_by_site(project: Project, choice: DeadLetterChoice, *, limit: int) -> dict[str, int]:
     """How many of these letters each site has, for the sites with the most. Raises Misconfigured."""
-    return await project.state.queue.dead_sites(await _filter(project, choice), limit)
+    which = await _filter(project, choice)
+    if choice.group is not None:
+        return dict(Counter(one.site for one in await _in_group(project, which, choice.group)).most_common(limit))
+    return await project.state.queue.dead_sites(which, limit)
 
 
 async def count_letters(project: Project, choice: DeadLetterChoice) -> int:
     """How many letters `replay_letters` and `purge_letters` would process. Raises Misconfigured."""
+    if choice.group is not None:
+        return len(await _in_group(project, await _filter(project, choice), choice.group))
     return sum((await project.state.queue.dead_reasons(await _filter(project, choice))).values())
 
 
@@ -207,25 +224,26 @@ async def replay_letters(
     `spider` is the file of a spider outside the project's folder, `crawled_as` the name under which its pages were
     crawled. Raises Misconfigured, SpiderNotFound.
     """
+    from ..jobs.api_jobs import is_served
     from ..jobs.outcome import settle_again
     from ..reparse.archive_job import FAILED
     from ..reparse.dead_letters import Revival, revive  # loads parsing code
 
-    which = await _filter(project, choice)
-    touched = await _per_job(project, which)
-    reasons = await project.state.queue.dead_reasons(which)
+    filters = await _filters(project, choice)
+    touched = [job for which in filters for job in await _per_job(project, which)]
     revivals: list[Revival] = []
     queued: Counter[str] = Counter()
-    for reason in reasons:
-        alike = msgspec.structs.replace(which, reason=reason)
-        if reason in FAILED and not fetch:
-            revivals.append(await revive(project, alike, spider=spider, crawled_as=crawled_as))
-        else:
-            queued.update(await _per_job(project, alike))
-            await allow_sending(project, alike)
-            await project.state.queue.replay(alike)
+    for which in filters:
+        for reason in await project.state.queue.dead_reasons(which):
+            alike = msgspec.structs.replace(which, reason=reason)
+            if reason in FAILED and not fetch:
+                revivals.append(await revive(project, alike, spider=spider, crawled_as=crawled_as))
+            else:
+                queued.update(await _per_job(project, alike))
+                await allow_sending(project, alike)
+                await project.state.queue.replay(alike)
     for job in touched:
-        await settle_again(project, job)
+        await settle_again(project, job, "parsed again")
     left_out: Counter[str] = Counter()
     for one in revivals:
         left_out.update(one.left_out)
@@ -242,7 +260,7 @@ async def replay_letters(
         queued=dict(queued),
         jobs=names,
         opened=[job.id for job in opened],
-        command=_command(opened),
+        command=_command(opened) if not await is_served(project) else None,
     )
 
 
@@ -260,11 +278,11 @@ async def purge_letters(project: Project, choice: DeadLetterChoice) -> int:
     """Delete these letters for good; return how many. Their raw pages and attempts stay. Raises Misconfigured."""
     from ..jobs.outcome import settle_again  # loads parsing code
 
-    which = await _filter(project, choice)
-    touched = await _per_job(project, which)
-    purged = await project.state.queue.purge(which)
+    filters = await _filters(project, choice)
+    touched = [job for which in filters for job in await _per_job(project, which)]
+    purged = sum([await project.state.queue.purge(which) for which in filters])
     for job in touched:
-        await settle_again(project, job)
+        await settle_again(project, job, "purged")
     return purged
 
 
@@ -276,6 +294,30 @@ async def _per_job(project: Project, which: DeadFilter) -> dict[str, int]:
             reasons = await project.state.queue.dead_reasons(msgspec.structs.replace(which, job=job.id))
             if reasons:
                 found[job.id] = sum(reasons.values())
+    return found
+
+
+async def _filters(project: Project, choice: DeadLetterChoice) -> list[DeadFilter]:
+    """The choice as filters for the queue, which knows no groups: then there is one for each job."""
+    which = await _filter(project, choice)
+    if choice.group is None:
+        return [which]
+    by_job: dict[str, set[int]] = {}
+    for one in await _in_group(project, which, choice.group):
+        by_job.setdefault(one.job, set()).add(one.id)
+    return [msgspec.structs.replace(which, job=job, among=frozenset(ids)) for job, ids in by_job.items()]
+
+
+async def _in_group(project: Project, which: DeadFilter, group: str) -> list[DeadLetter]:
+    """The dead letters of the group, the latest first."""
+    found: list[DeadLetter] = []
+    place: LetterPlace | None = None
+    for _ in range(MOST_GROUPED // LETTERS_AT_ONCE):
+        some = await project.state.queue.dead(which, LETTERS_AT_ONCE, before=place)
+        found += [one for one in some if group_of(one) == group]
+        if len(some) < LETTERS_AT_ONCE:
+            break
+        place = LetterPlace(some[-1].died_at, some[-1].id, some[-1].job)
     return found
 
 

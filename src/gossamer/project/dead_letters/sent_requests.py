@@ -55,6 +55,6 @@ async def close_letter(
     which = DeadFilter(job=task.job, site=task.site, fingerprint=task.fingerprint, reason=Uncertain.reason)
     for letter in await project.state.queue.dead(which, limit=1):
         added = await project.state.queue.resolve(letter, discovered, duplicates=duplicates, reason=reason)
-        await settle_again(project, task.job)
+        await settle_again(project, task.job, "its answer was stored already")
         return added
     return None

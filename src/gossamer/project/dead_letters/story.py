@@ -16,17 +16,20 @@ import msgspec
 from ...clock import iso_time
 from ...crawl.page_facts import rhythm_of
 from ...errors import Misconfigured
-from ...frontier.contract import SiteOrder, UrlStory
+from ...frontier.contract import UrlStory
 from ...model.download import Download
 from ...model.job import Job
 from ...model.record import Attempt, PageFacts
 from ...model.route import FetchOptions
 from ...model.task import Request, UrlState, fault_of
 from ...model.url import site_of, typed_url
+from ...settings import Settings
 from ...store.contract import RecordQuery
 from ...terms import site_terms
 from ..jobs.jobs import crawl_command
 from ..open import Project
+from ..overrides import rest_words
+from ..sites.routes import probe_of
 from ..view_fields import view_fields
 from .story_text import SiteNow, change_words, in_words
 
@@ -74,7 +77,7 @@ class JobStory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt from the audit log. `latency` is in seconds, `cost` in tokens, `fingerprint` in hex."""
+    """One attempt from the audit log. `latency` is in seconds, `cost` in credits, `fingerprint` in hex."""
 
     at: str
     job: str
@@ -147,6 +150,13 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     request: RequestView | None = None  # None: a plain GET
 
 
+def other_fingerprints(project: Project, href: str) -> list[bytes]:
+    """The same URL may also be queued as a file, or as a start page of a framework whose start pages are apart."""
+    return [
+        project.rules.fingerprint(href, other) for other in (FetchOptions(file=Download()), FetchOptions(unlinked=True))
+    ]
+
+
 async def story_of(project: Project, url: str, request: Request | None = None) -> Story:
     """The whole story of a URL, given as a person would type it. With `request`, the story of the URL requested in that
     way: its method, its body and the headers of `urls.identity_headers` identify it. Raises InvalidUrl, and
@@ -157,30 +167,31 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
             raise Misconfigured(f"The request for {href} {fault}.")
         href, how = typed_url(request.address()), request.options()
     canonical, fingerprint = project.rules.canonical(href), project.rules.fingerprint(href, how)
-    as_file = project.rules.fingerprint(
-        href, FetchOptions(file=Download())
-    )  # the same URL may also be queued as a file
+    others = other_fingerprints(project, href) if how is None else []
     site = site_of(canonical)
     stories = await project.state.queue.story(site, fingerprint)
-    if how is None:
-        stories = [*stories, *await project.state.queue.story(site, as_file)]
+    for other in others:
+        stories = [*stories, *await project.state.queue.story(site, other)]
     attempts: list[Attempt] = []
     visits: list[PageFacts] = []
     facts, records, more = None, list[StoryRecord](), False
     if not project.absent:
         attempts = list(await project.records.attempts(fingerprint))
-        if how is None:
-            attempts += await project.records.attempts(as_file)
+        for other in others:
+            attempts += await project.records.attempts(other)
         attempts.sort(key=lambda one: one.at)
-        visits = await project.records.visits(fingerprint)
-        facts = (await project.records.facts([fingerprint])).get(fingerprint)
+        visits = await project.records.visits(fingerprint) or await project.records.visits(
+            others[-1] if others else b""
+        )
+        known = await project.records.facts([fingerprint, *others[-1:]])
+        facts = known.get(fingerprint) or known.get(others[-1] if others else b"")
         records, more = await _records(project, [href.partition("#")[0], canonical, *(story.url for story in stories)])
     jobs = {job.id: job for job in await project.state.jobs.jobs()}
     now = project.clock.now()
     queue = await project.state.queue.site(site)
     site_now = SiteNow(
         windows=project.settings.domain(site).windows or "",
-        order=next((one for one in await project.state.orders.orders() if one.site == site and one.holds(now)), None),
+        rests=rest_words(project, site),
         learned=queue.learned.now(now) if queue is not None else None,
         terms=site_terms(project.settings)(site),
         facts=queue,
@@ -192,7 +203,7 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
         fingerprint=fingerprint.hex(),
         known=bool(stories or attempts),
         changes=change_words(rhythm) if rhythm is not None else None,
-        jobs=[_job_story(story, jobs.get(story.job), site_now, now) for story in stories],
+        jobs=[_job_story(project.settings, story, jobs.get(story.job), site_now, now) for story in stories],
         attempts=[attempt_view(attempt) for attempt in attempts],
         visits=[
             Visit(
@@ -228,20 +239,22 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     return AttemptView(**view_fields(attempt, "at"))
 
 
-def _job_story(story: UrlStory, job: Job | None, site: SiteNow, now: float) -> JobStory:
+def _job_story(settings: Settings, story: UrlStory, job: Job | None, site: SiteNow, now: float) -> JobStory:
     """A URL in one job, from the queue's data, for a reader."""
     times = ("created_at", "changed_at", "ready_at", "lease_until", "site_next_at", "site_away_since")
     fields = view_fields(story, *times)
     fields["incidents"] = [Incident(iso_time(at), what) for at, what in story.incidents]
-    next_step = _next_step(story, job, site.order)
+    next_step = _next_step(settings, story, job, bool(site.rests))
     return JobStory(**fields, in_words=in_words(story, job, site, now), next_step=next_step)
 
 
-def _next_step(story: UrlStory, job: Job | None, order: SiteOrder | None) -> str | None:
+def _next_step(settings: Settings, story: UrlStory, job: Job | None, rests: bool) -> str | None:
     if story.state is UrlState.DEAD:
+        if probe := probe_of(settings, story.url, story.reason):
+            return probe
         return f"gossamer dead replay {shlex.quote(story.url)}"  # URLs are written by strangers and pasted into shells
     if story.state.open and job is not None and job.ending == "limit" and not (job.schedule or job.stopped):
         return f"{crawl_command(job.name)} --limit N"
-    if story.state is UrlState.QUEUED and order is not None:
+    if story.state is UrlState.QUEUED and rests:
         return f"gossamer site resume {story.site}"
     return None

@@ -6,7 +6,7 @@ import msgspec
 
 from ...crawl.windows import WINDOW
 from ...errors import FetchFailed, RouteFailed
-from ...frontier.contract import SiteFacts, SiteOrder, UrlStory
+from ...frontier.contract import SiteFacts, UrlStory
 from ...frontier.limits import NO_LIMITS, SiteCondition, SiteLimits, limits_of
 from ...frontier.politeness import SiteTerms
 from ...model.job import Job, JobPoliteness, JobState
@@ -31,13 +31,15 @@ DROPPED = {
     "cancelled": "its job was cancelled before its turn came",
 }
 
+FEW_CHANGES = 3  # with fewer, nobody can say how often a page changes
+
 
 class SiteNow(msgspec.Struct, frozen=True, kw_only=True):
-    """What applies to the site of a URL: its windows, an operator's order, and the interval (seconds) learned from its
-    refusals."""
+    """What applies to the site of a URL: its windows, why it rests by the settings or by hand, the interval (seconds)
+    that its refusals have taught."""
 
     windows: str = ""
-    order: SiteOrder | None = None
+    rests: str = ""
     learned: float | None = None
     terms: SiteTerms | None = None  # of the settings
     facts: SiteFacts | None = None
@@ -48,10 +50,9 @@ class SiteNow(msgspec.Struct, frozen=True, kw_only=True):
             return NO_LIMITS
         condition = SiteCondition(
             asked=self.facts.asked_interval if self.facts is not None else None,
-            ordered=self.order.interval if self.order is not None and self.order.holds(now) else None,
             learned=self.learned,
         )
-        return limits_of(site, self.terms, job.manners if job is not None else JobPoliteness(), condition)
+        return limits_of(site, self.terms, job.politeness if job is not None else JobPoliteness(), condition)
 
 
 def in_words(story: UrlStory, job: Job | None, site: SiteNow, now: float) -> str:
@@ -96,14 +97,12 @@ def _queued(story: UrlStory, job: Job | None, site: SiteNow, now: float) -> str:
     place = f"it is the next of {story.site}"
     if ahead:
         place = f"{many(ahead, 'task')} of {story.site} {'goes' if ahead == 1 else 'go'} first"
-    order = site.order
-    if order is not None and (order.rest_until or 0.0) > now:
-        return f"{place}; the site {order_words(order, now)}"
+    if site.rests:
+        return f"{place}; the site {site.rests}"
     if story.site_away_since is not None:
         return f"{place}; {_away(story, now)}"
     limits = site.limits(story.site, job, now)
-    slowed = f"; it {order_words(order, now)}" if order is not None else ""
-    slowed += f"; it {learned_words(site.learned)}" if site.learned is not None else ""
+    slowed = f"; it {learned_words(site.learned)}" if site.learned is not None else ""
     if story.site_next_at is not None and story.site_next_at > now:
         by = f" ({limits.rate.words})" if limits.rate is not None else ""
         return f"{place}; the site's rate allows the next request {distance(story.site_next_at, now)}{by}{slowed}"
@@ -166,16 +165,6 @@ def _fetch_reasons() -> frozenset[str]:
     return frozenset(kind.reason for kind in kinds)
 
 
-def order_words(order: SiteOrder, now: float) -> str:
-    """Says that a site rests or was slowed down by hand, and by whom."""
-    said = []
-    if order.rest_until is not None and order.rest_until > now:
-        said.append(f"rests until {moment(order.rest_until, now)}")
-    if order.interval is not None:
-        said.append(f"was slowed down to a request every {span(order.interval)}")
-    return f"{' and '.join(said)}, by order of {order.by or 'an operator'}"
-
-
 def learned_words(interval: float) -> str:
     """Says that a site was slowed down because of its own answers."""
     return f"was slowed down to a request every {span(interval)}, because it kept answering: too many requests"
@@ -186,6 +175,8 @@ def change_words(rhythm: Rhythm) -> str:
     if not rhythm.checks:
         return "fetched once by a schedule: how often it changes is not known yet"
     counted = f"{many(rhythm.checks, 'check')}, {many(rhythm.changes, 'change')}"
+    if rhythm.changes < FEW_CHANGES:
+        return f"{counted}: too few changes to say how often"
     return (
         f"about every {span(1 / rate(rhythm, prior_of(sums_of(()))))} ({counted}); schedules with a budget go by that"
     )

@@ -22,14 +22,14 @@ import msgspec
 from ...crawl.heartbeat import MISSING_AFTER
 from ...errors import AddressRefused, GossamerError, InvalidUrl, Misconfigured
 from ...fetch.addresses import AddressGuard
-from ...model.job import Job, JobState, JobTerms
+from ...model.job import PAGES, RAW_PAGES, Job, JobState, JobTerms
 from ...model.payload import MAX_QUEUED_BODY
 from ...model.route import BROWSER, Render
 from ...model.task import Request, fault_of
 from ...model.url import authority_of, host_of, parse_url, site_of
 from ...parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
 from ...parse.discovery import is_file_ref
-from ...parse.site import HAND_ON, PAGES, PageSpider, SiteSpider
+from ...parse.site import HAND_ON, PageSpider, RawPageSpider, SiteSpider
 from ...parse.spider import Spider
 from ...routing.ladder import wished
 from ...schedule.authority import sealed_terms
@@ -41,9 +41,18 @@ from ..access.idempotency import KEPT
 from ..access.keys import Caller
 from ..open import Project
 from ..pages.extraction import Extraction
-from .api_requests import BadRequest, BatchRequest, CrawlRequest, RequestedPage, ScrapeRequest, TooMuchAtOnce
+from .api_requests import (
+    BadRequest,
+    BatchRequest,
+    CrawlRequest,
+    PageOptions,
+    RequestedPage,
+    ScrapeRequest,
+    TooMuchAtOnce,
+)
 
 MOST_PAGES = 100  # of one batch
+_NO_OPTIONS = PageOptions()
 LONGEST_SCHEMA = 64 * 1024  # bytes of JSON
 LONGEST_SELECTOR, LONGEST_TYPED = 500, 5000  # characters of an action's selector and text
 NO_WORKER = "No worker is running: start one with `gossamer up`, or `gossamer worker`."
@@ -74,42 +83,58 @@ async def check_scrape(asked: Asked, wanted: ScrapeRequest) -> None:
     await checked_page(asked, wanted, _one_of(wanted.spider, wanted.recipe))
 
 
-async def begin_batch(asked: Asked, wanted: BatchRequest, *, most: int = MOST_PAGES) -> Job:
-    """Open the job for 1 to `most` pages. Raises BadRequest, TooMuchAtOnce."""
+async def begin_batch(
+    asked: Asked, wanted: BatchRequest, *, most: int = MOST_PAGES, site_concurrency: int | None = None
+) -> Job:
+    """Open the job for 1 to `most` pages, with fewer requests at once at one site if that is given. Raises BadRequest,
+    TooMuchAtOnce."""
     if wanted.urls and wanted.requests:
         raise BadRequest("Give urls or requests, not both.")
-    if wanted.requests and wanted.extract is not None:
-        raise BadRequest("Give each of the requests its own extract.")
-    pages = wanted.requests or [
-        RequestedPage(url=url, formats=wanted.formats, extract=wanted.extract) for url in wanted.urls
-    ]
+    shared = {name: getattr(wanted, name) for name in PageOptions.__struct_fields__}
+    if wanted.requests and (own := [name for name, value in shared.items() if value != getattr(_NO_OPTIONS, name)]):
+        raise BadRequest(
+            f"Give each of the requests its own {own[0]}: beside requests it would count for none of them."
+        )
+    pages = wanted.requests or [RequestedPage(url=url, **shared) for url in wanted.urls]
     if not 1 <= len(pages) <= most:
         raise BadRequest(f"A batch has 1 to {most:,} pages, not {len(pages):,}. Split it, or begin a crawl.")
     name = _one_of(wanted.spider, wanted.recipe)
-    return await _begin_pages(asked, pages, name, kind="batch", priority=ASKED_FOR)
+    return await _begin_pages(asked, pages, name, kind="batch", priority=ASKED_FOR, site_concurrency=site_concurrency)
 
 
 async def _begin_pages(
-    asked: Asked, requested: Sequence[RequestedPage], name: str | None, *, kind: str, priority: int
+    asked: Asked,
+    requested: Sequence[RequestedPage],
+    name: str | None,
+    *,
+    kind: str,
+    priority: int,
+    site_concurrency: int | None = None,
 ) -> Job:
     project, caller, repeat_name = asked.project, asked.caller, asked.repeat_name
     settings = project.settings
     check_pages_kept(settings)
     pages = tuple([await checked_page(asked, wanted, name, priority) for wanted in requested])
-    maker: Spider = PageSpider() if name is None else await _spider_named(settings, name)
+    recorded = any("records" in wanted.formats for wanted in requested)
+    maker: Spider = PageSpider() if recorded else RawPageSpider()
+    if name is not None:
+        maker = await _spider_named(settings, name)
     source = msgspec.json.encode(PagesSource(pages=pages))
     carries = any(wanted.carries for wanted in requested)
     once = (repeat_name or uuid4().hex) if carries else ""
-    content = "\0".join((caller.id, name or "", msgspec.json.encode(list(requested)).decode(), once))
+    own = [] if site_concurrency is None else [str(site_concurrency)]
+    content = "\0".join((caller.id, name or "", msgspec.json.encode(list(requested)).decode(), once, *own))
     called = f"{kind}-{blake2b(content.encode(), digest_size=6 if not carries else 12).hexdigest()}"
     if carries and repeat_name is not None and (known := await _begun_before(project, caller, called)) is not None:
         return known
+    usual = job_terms(settings, maker)
     terms = msgspec.structs.replace(
-        job_terms(settings, maker),
+        usual,
         limit=None,
         depth=0,
+        politeness=tightened(settings, usual.politeness, None, site_concurrency),
         owner=caller.id,
-        spider=name or PAGES,
+        spider=name or (PAGES if recorded else RAW_PAGES),
         source=source.decode(),
         coverage=coverage_of(maker, source.decode()),
         priority=priority,
@@ -133,8 +158,9 @@ async def _begun_before(project: Project, caller: Caller, name: str) -> Job | No
     return next((job for job in known if job.owner == caller.id and job.created_at >= earliest), None)
 
 
-async def begin_crawl(project: Project, caller: Caller, wanted: CrawlRequest) -> Job:
-    """Open the job for a crawl; while it runs, the same crawl is the same job. Raises BadRequest, TooMuchAtOnce."""
+async def begin_crawl(project: Project, caller: Caller, wanted: CrawlRequest, *, apart: str = "") -> Job:
+    """Open the job for a crawl; while it runs, the same crawl is the same job, unless its name ends with another
+    `apart`. Raises BadRequest, TooMuchAtOnce."""
     settings = project.settings
     given = [text for text in (wanted.spider, wanted.recipe, wanted.url) if text is not None]
     if len(given) != 1:
@@ -152,7 +178,7 @@ async def begin_crawl(project: Project, caller: Caller, wanted: CrawlRequest) ->
         raise BadRequest(str(error)) from error
     usual = job_terms(settings, with_arguments(spider, arguments))
     try:
-        manners = tightened(settings, usual.manners, wanted.rate, wanted.site_concurrency)
+        politeness = tightened(settings, usual.politeness, wanted.rate, wanted.site_concurrency)
     except ValueError as error:
         raise BadRequest(f"rate: {error}.") from error
     terms = msgspec.structs.replace(
@@ -162,10 +188,10 @@ async def begin_crawl(project: Project, caller: Caller, wanted: CrawlRequest) ->
         owner=caller.id,
         spider=target,
         arguments=stored_arguments(arguments),
-        manners=manners,
+        politeness=politeness,
         priority=usual.priority if wanted.priority is None else min(wanted.priority, usual.priority),
     )
-    return await open_owned(project, caller, f"{job_name(target, arguments)}@{caller.id}", terms)
+    return await open_owned(project, caller, f"{job_name(target, arguments)}@{caller.id}{apart}", terms)
 
 
 def crawl_limit(settings: Settings, wanted: int | None) -> int | None:
@@ -203,8 +229,8 @@ async def _check(asked: Asked, wanted: RequestedPage, spider: str | None) -> Non
             "A request with a method, headers, cookies or a body is yours alone, and nothing of it is recorded: leave "
             "out the spider, the recipe and the format records. To have values of the page, use extract."
         )
-    if (wanted.schema is not None) != ("json" in wanted.formats):
-        raise BadRequest("The format json needs a schema, and a schema needs the format json.")
+    if (wanted.schema is None and "json" in wanted.formats) or (wanted.schema and not _reads_schema(wanted.formats)):
+        raise BadRequest("The format json needs a schema, and a schema needs the format json or changes.")
     if wanted.schema is not None and len(msgspec.json.encode(wanted.schema)) > LONGEST_SCHEMA:
         raise BadRequest(f"A schema may have {LONGEST_SCHEMA:,} bytes of JSON. Ask for fewer properties.")
     if any(len(one.selector) > LONGEST_SELECTOR or len(one.text) > LONGEST_TYPED for one in wanted.actions):
@@ -218,6 +244,10 @@ async def _check(asked: Asked, wanted: RequestedPage, spider: str | None) -> Non
             await asked.extraction.check(wanted.extract, asked.caller.id)
         except Misconfigured as error:
             raise BadRequest(str(error)) from error
+
+
+def _reads_schema(formats: Sequence[str]) -> bool:
+    return "json" in formats or "changes" in formats
 
 
 def _one_of(spider: str | None, recipe: str | None) -> str | None:

@@ -18,7 +18,7 @@ MOST_ACTIONS = 50  # in a browser, on one page
 
 Format = Literal[
     "html", "clean_html", "text", "markdown", "links", "images", "metadata", "opengraph", "product", "article", "json",
-    "screenshot", "records",
+    "screenshot", "records", "changes",
 ]  # fmt: skip
 Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 Pairs = Annotated[dict[str, str], Meta(max_length=100)]
@@ -48,12 +48,10 @@ class PageAction(Action, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """click, fill, type, select, press, scroll, collect or wait, as in spiders."""
 
 
-class RequestedPage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A page, and what the client wants from it."""
+class PageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the client wants from a page, and how it is asked for."""
 
-    url: Address
-    id: Annotated[str, Meta(max_length=200)] = ""  # the client's own name for it
-    formats: Annotated[tuple[Format, ...], Meta(max_length=9)] = ("html",)
+    formats: Annotated[tuple[Format, ...], Meta(max_length=14)] = ("html",)
     extract: Rules | None = None  # fields as in recipes
     content: PageContent | None = None  # the part of the page for clean_html and markdown
     schema: dict[str, Any] | None = None  # JSON Schema of the format json
@@ -85,6 +83,13 @@ class RequestedPage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return asked or "screenshot" in self.formats
 
 
+class RequestedPage(PageOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A page."""
+
+    url: Address
+    id: Annotated[str, Meta(max_length=200)] = ""  # the client's own name for it
+
+
 class ScrapeRequest(RequestedPage, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One page, and how long the client waits for it."""
 
@@ -95,13 +100,11 @@ class ScrapeRequest(RequestedPage, frozen=True, kw_only=True, forbid_unknown_fie
     timeout: Annotated[float, Meta(ge=0, le=600)] = 60.0  # seconds
 
 
-class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """1 to 100 pages: URLs that share `formats` and `extract`, or requests with their own."""
+class BatchRequest(PageOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """1 to 100 pages: URLs that share their options, or requests with their own."""
 
     urls: list[Address] = []
     requests: list[RequestedPage] = []
-    formats: Annotated[tuple[Format, ...], Meta(max_length=9)] = ("html",)
-    extract: Rules | None = None
     spider: Name | None = None
     recipe: Name | None = None
     callback_url: Address | None = None

@@ -88,7 +88,7 @@ def _report(view: JobView) -> JobReport:
 def _status(view: JobView) -> str:
     had = view.done + view.unchanged
     if view.state is JobState.RUNNING:
-        return "paused" if view.paused else "running" if had or view.dead or view.standing == "running" else "queued"
+        return "paused" if view.paused else "running" if had or view.dead or view.phase == "running" else "queued"
     if view.state is JobState.CANCELLED or view.ending == "replaced":
         return "cancelled"
     return "completed" if had or (not view.dead and not view.dropped and not view.fault) else "failed"

@@ -12,7 +12,7 @@ import msgspec
 
 from ...parse.discovery import check_imports
 from ...settings import Settings
-from ..upkeep.health_values import Finding, Level
+from ..upkeep.health_values import DoctorFinding, Level
 
 _RUNS_CODE = frozenset({"pickle", "application/x-python-serialize"})
 DEFAULT_VISIBILITY = 3600.0  # seconds, of a broker on Redis
@@ -28,12 +28,12 @@ class CeleryTerms(msgspec.Struct, frozen=True, kw_only=True):
     tick_every: float
 
 
-def findings(terms: CeleryTerms, conf: Any, driver: str) -> Iterator[Finding]:
+def findings(terms: CeleryTerms, conf: Any, driver: str) -> Iterator[DoctorFinding]:
     """The app's settings (`conf`) that do harm with a broker of that kind."""
     needed = 2 * terms.seconds
     visible = float((conf.broker_transport_options or {}).get("visibility_timeout", DEFAULT_VISIBILITY))
     if driver in ("redis", "sqs") and visible < needed:
-        yield Finding(
+        yield DoctorFinding(
             Level.WARN,
             "celery",
             f"visibility_timeout is {visible:g} s, shorter than two slices of {terms.seconds:g} s: the broker gives a "
@@ -41,14 +41,14 @@ def findings(terms: CeleryTerms, conf: Any, driver: str) -> Iterator[Finding]:
             f'Set broker_transport_options = {{"visibility_timeout": {max(needed, DEFAULT_VISIBILITY):g}}}.',
         )
     if code := sorted(_RUNS_CODE & set(conf.accept_content or ())):
-        yield Finding(
+        yield DoctorFinding(
             Level.WARN,
             "celery",
             f"accept_content allows {', '.join(code)}: who can write to the broker runs programs on your workers.",
             'Set accept_content = ["json"].',
         )
     if conf.worker_prefetch_multiplier != 1:
-        yield Finding(
+        yield DoctorFinding(
             Level.WARN,
             "celery",
             f"worker_prefetch_multiplier is {conf.worker_prefetch_multiplier}: slices wait in busy processes while "
@@ -57,7 +57,7 @@ def findings(terms: CeleryTerms, conf: Any, driver: str) -> Iterator[Finding]:
         )
 
 
-def examine_app(settings: Settings) -> Iterator[Finding]:
+def examine_app(settings: Settings) -> Iterator[DoctorFinding]:
     """Examine the app that the setting celery.app names, as `package.module:app`; nothing if it is not set."""
     name = settings.celery.app
     if not name:
@@ -71,10 +71,12 @@ def examine_app(settings: Settings) -> Iterator[Finding]:
         terms, driver = app.gossamer, app.connection().transport.driver_type
     except Exception as error:  # the code of an app may raise anything
         detail = f"{name} cannot be examined ({type(error).__name__}: {error})"
-        yield Finding(Level.FAIL, "celery", detail, "Write module:app, and call gossamer.celery.attach(app) in it.")
+        yield DoctorFinding(
+            Level.FAIL, "celery", detail, "Write module:app, and call gossamer.compat.celery.attach(app) in it."
+        )
         return
     finally:
         sys.path.remove(root)
     found = list(findings(terms, app.conf, driver))
     lanes = ", ".join(f"{number} x {lane}" for lane, number in terms.slices.items())
-    yield from found or [Finding(Level.OK, "celery", f"{name}: slices of {terms.seconds:g} s, {lanes}")]
+    yield from found or [DoctorFinding(Level.OK, "celery", f"{name}: slices of {terms.seconds:g} s, {lanes}")]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from ...errors import Misconfigured, Transient
+from ...backends.open import were_opened
+from ...clock import SystemClock
+from ...crawl.outages import BACKOFF, LONGEST_OUTAGE
+from ...errors import BackendUnavailable, Misconfigured, Transient
 from ...fetch.open_route import Transports
 from ...frontier.contract import DeadFilter, JobTerms
 from ...model.events import EventSink, Silence, Trouble
@@ -24,9 +27,13 @@ from ...process.black_box import PARENT, Crew
 from ...process.signals import stopping
 from ...schedule.authority import sealed_terms
 from ...settings import Settings
+from ...settings.output_tables import OutputTable
 from ...store.contract import RecordQuery
 from ...terms import job_terms
-from ..open import Project, open_project
+from ...units import many
+from ..open import Project, open_patiently
+from ..outputs.run import OutputReport, changes_written, running_outputs
+from ..records.export import table_command
 from ..start_check import check_start, disguise_warnings
 from ..wiring import is_over
 from ..workers.spools import Storing, storing_of
@@ -54,15 +61,38 @@ class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
     storing: Storing | None = None
     cost: float | None = None  # credits, of all attempts by all workers; None without priced routes, or if not known
-    failures: Failures | None = None  # the largest groups of its dead letters
-    items: ItemCounts | None = None  # what became of those that were yielded; None like `records`
+    dead_reasons: dict[str, int] = {}  # of its dead letters
+    failures: Failures | None = None  # the largest groups of them
+    account: ItemCounts | None = None  # what became of the items that were yielded; None like `records`
     is_served: bool = False  # another worker goes on with the job
+    outputs: tuple[OutputReport, ...] = ()  # those that follow the records
+    settings: Settings | None = None  # of the project, to read the items
+    feeds: tuple[str, ...] = ()  # outputs of the spider's own kind that were written
+    table_command: str = ""  # writes its records as a table; "" if it has none
+
+    def items(self) -> Iterator[dict[str, Any]]:
+        """Every item that the job saw, as a dict of its fields: `pandas.DataFrame(report.items())`. In flat memory,
+        read from the store each time."""
+        from .item_stream import items_of_job  # only programs need it
+
+        if self.settings is None:
+            return iter(())
+        return items_of_job(self.settings, self.job.id)
+
+    def __repr__(self) -> str:
+        """One line, for notebooks."""
+        outcome = self.job.outcome.outcome.value if self.ended and self.job.outcome is not None else "not over"
+        found = "records unknown" if self.records is None else many(self.records, "record")
+        return (
+            f"<{self.job.id}: {outcome}, {many(self.counts.done + self.counts.unchanged, 'page')}, {found},"
+            f" {many(self.counts.dead, 'dead letter')}, {self.seconds:.1f} s>"
+        )
 
 
-Attend = Callable[["Running"], Coroutine[Any, Any, None]]
+Attend = Callable[["RunningCrawl"], Coroutine[Any, Any, None]]
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class RunningCrawl(msgspec.Struct, frozen=True, kw_only=True):
     """A crawl in progress, as `attend` sees it."""
 
     project: Project
@@ -84,6 +114,7 @@ async def crawl(
     heeds_signals: bool = True,
     transports: Transports | None = None,
     crew: Crew | None = None,
+    outputs: Mapping[str, OutputTable] | None = None,
 ) -> CrawlReport:
     """Crawl until the job is over, or until SIGINT or SIGTERM; without `heeds_signals` the caller handles these. Raises
     Misconfigured and Transient.
@@ -91,11 +122,20 @@ async def crawl(
     An unfinished job of that name with the same spider arguments is continued, unless `fresh`. `attend` runs beside the
     crawl and is cancelled when the crawl ends; `after` runs when the work is over and the stores are still open.
     `transports` replace those of the settings, and then no robots.txt is requested. The processes of a `crew` crawl
-    together: the first one opens the job, leaves last, and is the only one to heed `fresh`.
+    together: the first one opens the job, leaves last, and is the only one to heed `fresh`. `outputs` follow the
+    records meanwhile; at the end they have some seconds to catch up.
     """
     checked = checked_arguments(type(spider), arguments or {})
     settings = with_arguments(spider, checked)._adjusted(settings)
-    async with open_project(settings, spider=spider) as project:
+    events = events or Silence()
+
+    def tell(words: str) -> None:
+        events.emit(Trouble(at=SystemClock().now(), stage="start", message=words))
+
+    async with AsyncExitStack() as stack:
+        # An address that never worked may be a typing error: then nobody wants to wait.
+        patience = LONGEST_OUTAGE if were_opened(settings) else timedelta(0)
+        project = await open_patiently(stack, settings, tell, spider=spider, patience=patience)
         clock = project.clock
         began = clock.monotonic()
         base = name or spider.name
@@ -116,7 +156,7 @@ async def crawl(
         job, resumed = await _opened(project, title, terms, fresh=fresh, crew=crew)
         pool = WorkerPool(
             project,
-            events or Silence(),
+            events,
             only=frozenset((job.id,)),
             to_the_end=True,
             spider_of=lambda _: (spider, settings),
@@ -126,17 +166,31 @@ async def crawl(
             stopping(pool.drain) if heeds_signals else nullcontext(),
             PARENT.at_work(settings.crawl.parse_timeout),
         ):
-            running = Running(project=project, job=job, resumed=resumed, pool=pool)
+            running = RunningCrawl(project=project, job=job, resumed=resumed, pool=pool)
             watching = asyncio.create_task(attend(running), name="attend") if attend else None
+            told: list[OutputReport] = []
             try:
-                await pool.run()
-                while crew is not None and not crew.helps and crew.has_helpers():
-                    await clock.sleep(LOOK.total_seconds())
+                before = await changes_written(project, outputs or {})
+                async with running_outputs(project, outputs or {}) as following:
+                    await pool.run()
+                    while crew is not None and not crew.helps and crew.has_helpers():
+                        await clock.sleep(LOOK.total_seconds())
+                    told = await following.finish(before=before)
             finally:
                 if watching is not None:
                     watching.cancel()
                     await asyncio.gather(watching, return_exceptions=True)
-        return await _report(project, job, resumed, clock.monotonic() - began, after, events or Silence())
+        seconds, pauses = clock.monotonic() - began, BACKOFF.pauses()
+        while True:
+            try:
+                report = await _report(project, job, resumed, seconds, after, events)
+                return msgspec.structs.replace(report, outputs=tuple(told))
+            except BackendUnavailable:
+                # The work is done, and an outage may be short. Who stopped the crawl does not want to wait.
+                late = clock.monotonic() - began - seconds > LONGEST_OUTAGE.total_seconds()
+                if late or pool.is_draining():
+                    raise
+            await clock.sleep(next(pauses).total_seconds())
 
 
 async def _report(
@@ -156,6 +210,7 @@ async def _report(
     records: int | None = None
     cost: float | None = None
     items: ItemCounts | None = None
+    command = ""
     try:
         if after is not None:
             await after(project, job)
@@ -165,6 +220,7 @@ async def _report(
 
             cost = await job_cost(project, job)
         items = await project.records.items(job.id)
+        command = await table_command(project, job.id) if records else ""
     except Transient as error:
         if ended:
             raise
@@ -183,8 +239,11 @@ async def _report(
         failure=outcome.reasons[0].message if outcome is not None and outcome.outcome is Outcome.FAILED else "",
         storing=storing,
         cost=cost,
+        dead_reasons=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
         failures=await failures_of(project, DeadFilter(job=job.id), counts.dead),
-        items=items,
+        account=items,
+        settings=project.settings,
+        table_command=command,
         is_served=any(is_working_on(card, job, now) for card in others if card.state != "draining"),
     )
 

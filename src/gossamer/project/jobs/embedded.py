@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ import msgspec
 
 from ...errors import Misconfigured
 from ...model.events import Event, Silence
+from ...parse.seeds import named_addresses
 from ...parse.spider import Spider
 from ...settings import Settings, load
 from ...terms import local_hosts
 from ..records.export import outputs_of, try_outputs
 from ..spiders.spiders import CrawlTarget, crawl_target
 from ..workers.service import run_crawl
-from .crawl import CrawlReport
+from .crawl import Attend, CrawlReport
+from .item_stream import ItemStream, streamed
 
 log = logging.getLogger("gossamer.project")
 # The terms of the job, and the pages in flight of this process.
@@ -60,7 +63,7 @@ def target_of(settings: Settings, spider: type[Spider] | Spider | str) -> CrawlT
     instance = spider() if isinstance(spider, type) else spider
     if not isinstance(instance, Spider):
         raise Misconfigured(f"{spider!r:.100} is not a spider. Give its class, name or file, or the URL of a site.")
-    return CrawlTarget(instance, None, list(instance.start_urls))
+    return CrawlTarget(instance, None, named_addresses(instance))
 
 
 async def crawl_inside(
@@ -71,25 +74,36 @@ async def crawl_inside(
     arguments: Mapping[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
     on_event: Callable[[Event], None] | None = None,
+    attend: Attend | None = None,
     **flags: Any,
 ) -> CrawlReport:
     """Crawl in the caller's loop, which keeps its signals. Raises Misconfigured and Transient."""
     read = load(start=Path.cwd(), flags=dotted_settings("crawl", settings, flags))
     target = target_of(read, spider)
-    await asyncio.to_thread(try_outputs, outputs_of(output, target.spider), target.spider)
+    await asyncio.to_thread(try_outputs, outputs_of(output, target.spider), target.spider, read)
     return await run_crawl(
         target.spider,
         _allowing(read, target.urls),
-        events=_Listener(on_event) if on_event is not None else Silence(),
+        events=_EventListener(on_event) if on_event is not None else Silence(),
         name=target.name,
         arguments=arguments,
         fresh=fresh,
         output=output,
+        attend=attend,
         heeds_signals=False,
     )
 
 
-class _Listener:
+async def stream_inside(spider: type[Spider] | Spider | str, **options: Any) -> AsyncGenerator[dict[str, Any], None]:
+    """As `crawl_inside`; yields the items while they are stored."""
+    stream = ItemStream()
+    crawling = asyncio.create_task(crawl_inside(spider, attend=stream.follow, **options), name="crawl")
+    async with aclosing(streamed(crawling, stream)) as items:
+        async for item in items:
+            yield item
+
+
+class _EventListener:
     """A function of the program as an event sink. Its first exception is logged, and none stops the crawl."""
 
     def __init__(self, listen: Callable[[Event], None]) -> None:

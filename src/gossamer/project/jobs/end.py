@@ -9,9 +9,11 @@ again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+
+import msgspec
 
 from ...errors import ParseFailed, Transient
 from ...frontier.contract import DeadFilter
@@ -19,6 +21,7 @@ from ...model.events import EventSink, Gone, JobEnded, Trouble
 from ...model.job import UNFINISHED, Job, JobCounts, JobState
 from ...model.left_out import proves_gone
 from ...model.outcome import NOT_FOUND, JobOutcome, implied
+from ...model.run_records import RunRecords
 from ...model.task import UrlState
 from ...parse.callbacks import run_hook
 from ...parse.spider import Spider
@@ -26,8 +29,9 @@ from ...parse.timelimit import TimeLimit
 from ...schedule.sources import FeedSource, PagesSource, SiteSource, source_of
 from ...store.contract import RecordQuery, Retirement
 from ...units import many
+from ..boards.runs import note_run
 from ..open import Project
-from ..reparse.archive_job import is_reparse_job, retire_unseen
+from ..reparse.archive_job import retire_unseen
 from ..upkeep.retention import forget_old_runs
 from ..workers.spools import Storing, forget_lost, storing_of
 from .jobs import show_job
@@ -61,31 +65,65 @@ async def _close(project: Project, spider: Spider, job: Job, counts: JobCounts, 
     full = job.limit is not None and counts.towards_limit >= job.limit
     # A job that its spider ended may have further seeds that were never queued.
     ending = "limit" if job.stopped or (full and (counts.queued or counts.waiting)) else "done"
-    earlier = await earlier_runs(project, job)
-    doubt = ""
+    earlier = await earlier_runs(project, job) if spider._gives_records else []
+    doubt = kept = ""
+    counted, marked = spider._gives_records or job.parses_again, RecordQuery(gone_by=job.id)
+    # A job whose dead letters were replayed ends again.
+    told = await project.records.count(marked) if counted and job.first_ended is not None else 0
     if lost:
         doubt = f"{many(lost, 'result')} of {job.id} were given up (`gossamer spool forget`). No record is marked gone."
-    elif ending == "done" and (project.settings.store.mark_gone or is_reparse_job(job)):
+    elif not project.settings.store.mark_gone and not job.parses_again:
+        kept = "store.mark_gone is off"
+    elif ending == "done":
         # Before the job is closed: a crash in between repeats this step.
         try:
-            gone, doubt = await mark_gone(project, spider, job, counts, earlier)
+            doubt, kept = await mark_gone(project, spider, job, counts, earlier)
         except Transient as error:  # the next crawl does it
+            kept = "the record store did not answer"
             events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=str(error)))
-        else:
-            if gone:
-                events.emit(Gone(at=project.clock.now(), job=job.id, records=gone))
     if doubt:
         events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=doubt))
     outcome = await job_outcome(
         project, spider, job, counts, ending, earlier=earlier, lost=lost, doubt="" if lost else doubt
     )
-    ended = await end_job(project, job, ending, events, outcome)
+    outcome = msgspec.structs.replace(outcome, dead=counts.dead)
+    gone = None
+    if counted:
+        try:
+            records = await _account_of(project, spider, job, earlier if ending == "done" else [], doubt or kept)
+            newly = await project.records.count(marked) - told
+        except Transient as error:  # no reason to keep the job from ending
+            words = f"What {job.id} did to the records was not counted: {error}"
+            events.emit(Trouble(at=project.clock.now(), job=job.id, stage="records", message=words))
+        else:
+            outcome = msgspec.structs.replace(outcome, records=records)
+            gone = _what_is_gone(project, job, newly, records.why_kept)
+    ended = await end_job(project, job, ending, events, outcome, gone)
     try:
         await close_letters(project, job)
     except Transient as error:  # the next run does it
         events.emit(Trouble(at=project.clock.now(), job=job.id, stage="dead letters", message=str(error)))
     if ended:
         await _tell_spider(project, spider, job, events)
+
+
+async def _account_of(project: Project, spider: Spider, job: Job, earlier: Sequence[Job], kept: str) -> RunRecords:
+    """What the run did to the records. `kept` says why it did not mark all that it did not see as gone."""
+    found = await project.records.run_records(job.id)
+    if not earlier:
+        return found
+    wanted = Retirement(job=job.id, spider=spider.name, at=project.clock.now(), of=[one.id for one in earlier])
+    unseen = await project.records.unseen(wanted)
+    why = kept.rstrip(".") or "the run learned nothing about where it was found"
+    return msgspec.structs.replace(found, unseen=unseen, kept=why if unseen else "")
+
+
+def _what_is_gone(project: Project, job: Job, newly: int, why_kept: str) -> Gone | None:
+    """How many records are gone since the job ended the last time, and why others that it did not see are not. Without
+    their keys: what is erased on request cannot be found in the words of a log."""
+    words = [f"{many(newly, 'record')} marked as gone: see `gossamer diff {job.id}`."] if newly > 0 else []
+    message = " ".join([*words, *filter(None, [why_kept])])
+    return Gone(at=project.clock.now(), job=job.id, records=max(0, newly), message=message) if message else None
 
 
 async def _tell_spider(project: Project, spider: Spider, job: Job, events: EventSink) -> None:
@@ -119,20 +157,32 @@ async def close_letters(project: Project, job: Job) -> int:
         if looked == MOST_LETTERS:
             break
     for one in dict.fromkeys(changed):
-        await settle_again(project, one)
+        await settle_again(project, one, f"fetched by {job.id}")
     return closed
 
 
 async def end_job(
-    project: Project, job: Job, ending: str, events: EventSink, outcome: JobOutcome | None = None
+    project: Project,
+    job: Job,
+    ending: str,
+    events: EventSink,
+    outcome: JobOutcome | None = None,
+    gone: Gone | None = None,
 ) -> bool:
-    """Close a job. The one worker that really closed it reports the end, deletes runs of its schedule that are too old,
-    and gets True. Without `outcome`, the ending implies one."""
+    """Close a job. The one worker that really closed it reports the end and what is `gone`, deletes runs of its
+    schedule that are too old, and gets True. Without `outcome`, the ending implies one."""
     if not await project.state.jobs.close_job(job.id, ending, outcome):
         return False
     known = outcome or implied(ending)
     words = known.in_words if known is not None else ""
-    events.emit(JobEnded(at=project.clock.now(), job=job.id, ending=ending, outcome=words))
+    did = known.records.changes if known is not None and known.records is not None else ""
+    if gone is not None:
+        events.emit(gone)
+    events.emit(JobEnded(at=project.clock.now(), job=job.id, ending=ending, outcome=words, records=did))
+    try:
+        await note_run(project, job.id)
+    except Transient as error:  # the next run does it
+        events.emit(Trouble(at=project.clock.now(), job=job.id, stage="boards", message=str(error)))
     if not job.schedule:
         return True
     try:
@@ -144,8 +194,9 @@ async def end_job(
 
 async def mark_gone(
     project: Project, spider: Spider, job: Job, counts: JobCounts, earlier: Sequence[Job]
-) -> tuple[int, str]:
-    """Mark the records that this crawl should have seen and did not; return how many, and why none if in doubt.
+) -> tuple[str, str]:
+    """Mark the records that this crawl should have seen and did not. Return why none were marked, if in doubt, and why
+    only those of pages that it visited.
 
     The crawl covers the records that it and `earlier` runs have seen: runs of the same spider, arguments and start. A
     crawl that reached every page is evidence about all of them; one that left pages out only about the pages it
@@ -153,10 +204,13 @@ async def mark_gone(
     half of the site. Nor does one that read rendered pages before they had finished, if it found fewer records than the
     last run without such pages (or, without such a run, than the run before). All its results must be stored.
     """
-    if is_reparse_job(job):
-        return await retire_unseen(project, job), ""
-    if not counts.done + counts.unchanged or not earlier:
-        return 0, ""
+    if job.parses_again:
+        await retire_unseen(project, job)
+        return "", ""
+    if not earlier:
+        return "", ""
+    if not counts.done + counts.unchanged:
+        return "", "no page came"
     tried_all = await _tried_all(project, job, counts, earlier)
     reasons = await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {}
     everywhere = tried_all and set(reasons) <= NOT_FOUND
@@ -166,17 +220,19 @@ async def mark_gone(
         before = await project.records.count(RecordQuery(job=last.id))
         now = await project.records.count(RecordQuery(job=job.id))
         if before >= MANY_RECORDS and now < before * BELIEVED:
-            return 0, (
+            doubt = (
                 f"{job.id} saw {now:,} records where {last.id} saw {before:,}. No record is marked as gone: see"
                 f" whether the site or the spider has changed."
             )
+            return doubt, ""
     if unfinished and tried_all and (whole := await _last_whole(project, earlier)) is not None:
         before = await project.records.count(RecordQuery(job=whole.id))
     if unfinished and (now < before or not tried_all):
-        return 0, (
+        doubt = (
             f"{job.id} read {many(unfinished, 'page')} before they had finished loading and may have missed records. No"
             " record is marked as gone: let Render wait for what such a page shows last."
         )
+        return doubt, ""
     same = [one.id for one in earlier]
     retirement = Retirement(
         job=job.id,
@@ -186,7 +242,16 @@ async def mark_gone(
         earlier=same if everywhere else (),
         began=job.created_at,
     )
-    return await project.records.retire(retirement), ""
+    await project.records.retire(retirement)
+    return "", "" if everywhere else _why_not_everywhere(reasons)
+
+
+def _why_not_everywhere(reasons: Mapping[str, int]) -> str:
+    """Why a run is no evidence about pages that it did not visit."""
+    if failed := {reason: count for reason, count in reasons.items() if reason not in NOT_FOUND}:
+        named = ", ".join(f"{count:,} {reason}" for reason, count in failed.items())
+        return f"{many(sum(failed.values()), 'page')} of the run ended as dead letters ({named})"
+    return "the run left pages out, or began with other terms than the one before"
 
 
 async def _last_whole(project: Project, earlier: Sequence[Job]) -> Job | None:

@@ -8,14 +8,14 @@ are no letters any more, so groups shrink with them.
 from __future__ import annotations
 
 from ...frontier.contract import DeadFilter
-from ...model.failure_groups import Failures, group_failures
+from ...model.failure_groups import LARGEST, Failures, group_failures
 from ..open import Project
 
 LOOKED_AT = 1_000  # dead letters
 
 
-async def failures_of(project: Project, which: DeadFilter, total: int) -> Failures | None:
+async def failures_of(project: Project, which: DeadFilter, total: int, *, largest: int = LARGEST) -> Failures | None:
     """The largest groups of these dead letters, of which there are `total`; None if there are none."""
     if not total:
         return None
-    return group_failures(await project.state.queue.dead(which, LOOKED_AT), total=total)
+    return group_failures(await project.state.queue.dead(which, LOOKED_AT), total=total, largest=largest)

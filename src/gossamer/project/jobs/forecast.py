@@ -19,12 +19,13 @@ from ...settings import Settings
 from ...terms import site_terms
 from ...units import many, moment
 from ..open import Project
+from ..overrides import rest_of
 
 SITES_LOOKED_AT = 20  # of a job, the most loaded ones
 WAITING_LOOKED_AT = 200
 WAITED_FOR = {
-    "budget": "credits: a budget is spent (gossamer routes shows which). Raise it and start the command again",
-    "exits-rest": "an exit: all of its proxy pool rest (gossamer proxies says why)",
+    "budget": "credits: a budget is spent (gossamer routes shows which; gossamer override set raises it)",
+    "proxies-rest": "a proxy: all of its proxy pool rest (gossamer proxies says why)",
     "proxy": "a proxy that answers (gossamer proxies)",
     "browser": "a browser that can be started (gossamer doctor)",
     "managed-api": "the managed API, which does not answer or refuses the key",
@@ -72,21 +73,25 @@ async def forecast_job(
 
 
 async def wait_of_job(project: Project, job: str) -> str:
-    """What all open pages of a job wait for, in words; "" if one of them is in hand or may be handed out."""
+    """What all open pages of a job wait for, in words; "" if one of them is in progress or may be handed out."""
     counts, now = await project.state.jobs.counts(job), project.clock.now()
     wait = await _wait(project, job, counts, await project.state.queue.sites(job, SITES_LOOKED_AT), now)
     return wait.in_words(now) if wait is not None else ""
 
 
 async def _wait(project: Project, job: str, counts: JobCounts, loads: Sequence[SiteLoad], now: float) -> JobWait | None:
-    """What all open pages of a job wait for; None if one is in hand, may be handed out, or is due. `loads` are its most
-    loaded sites: of a job with more sites nothing is said while pages are queued."""
+    """What all open pages of a job wait for; None if one is in progress, may be handed out, or is due. `loads` are its
+    most loaded sites: of a job with more sites nothing is said while pages are queued."""
     if counts.leased or not counts.open or (len(loads) >= SITES_LOOKED_AT and counts.queued):
         return None
     found: Counter[str] = Counter()
     times = []
     for load in loads:
-        if load.rest_until > now:
+        rest = rest_of(project, load.site)
+        if rest is not None:
+            found[f"{load.site}, which {rest.lasting}"] += load.queued + load.waiting
+            times += [rest.until] if rest.until is not None else []
+        elif load.rest_until > now:
             rests = "which cannot be reached" if load.away_since is not None else "which rests"
             found[f"{load.site}, {rests}"] += load.queued + load.waiting
             times.append(load.rest_until)
@@ -110,7 +115,7 @@ async def least_seconds_of(project: Project, job: Job) -> float:
 
 def least_seconds(settings: Settings, job: Job, loads: Iterable[SiteLoad]) -> float:
     """How long the rates of its sites make the job take at the least."""
-    terms_for = site_terms(settings, job.manners)
+    terms_for = site_terms(settings, job.politeness)
     return max(
         ((load.queued + load.waiting) * (terms_for(load.site).own_spacing(None) or 0.0) for load in loads), default=0.0
     )

@@ -7,6 +7,7 @@ How it fails: BackendUnavailable; Misconfigured for a job that does not exist or
 from __future__ import annotations
 
 import difflib
+import logging
 import shlex
 from collections.abc import Collection, Iterable
 from datetime import timedelta
@@ -17,25 +18,27 @@ import msgspec
 from ...backends.worker_names import is_gone
 from ...clock import iso_time
 from ...crawl.heartbeat import MISSING_AFTER
-from ...errors import Misconfigured
+from ...errors import Misconfigured, Transient
 from ...frontier.contract import DeadFilter, WorkerCard
 from ...model.failure_groups import Failures
 from ...model.item_account import ItemCounts
-from ...model.job import Job, JobCounts, JobState
-from ...model.outcome import Outcome, Reason
+from ...model.job import Job, JobCounts, JobState, read_arguments
+from ...model.outcome import Outcome, Reason, later_in_words
+from ...model.run_records import RunRecords
 from ...model.url import site_of
 from ...model.windows import is_open, opens_at, parse_windows
-from ...parse.arguments import read_arguments
 from ...schedule.sources import FeedSource, SitemapSource, SiteSource, source_of
 from ...settings import Settings
 from ...units import many, moment
+from ..boards.runs import note_run
 from ..open import Project
 from ..records.items import items_of
 from ..workers.spools import waiting_by_job
 from .failures import failures_of
 from .forecast import JobForecast, JobWait, forecast_job
 
-RUNNING, READING, WAITING, UNSERVED, PAUSED = "running", "reading", "waiting", "unserved", "paused"
+log = logging.getLogger(__name__)
+RUNNING, READING, WAITING, NO_WORKER, PAUSED = "running", "reading", "waiting", "no worker", "paused"
 NOT_RESPONDING = "not responding"  # its workers hold pages and are dead or silent
 STORING = "storing"  # its pages are done, but some results still wait in spools
 SITES_LOOKED_AT = 1000  # of one job; a job with more sites is never reported as waiting for all of them
@@ -56,8 +59,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     due: str | None  # the tick it was started for
     state: JobState
     paused: bool
-    standing: str  # running, reading, waiting, unserved, storing or paused; otherwise the first word of `ending`
-    in_words: str  # `standing` with details for people
+    phase: str  # running, reading, waiting, no worker, storing or paused; otherwise the first word of `ending`
+    in_words: str  # `phase` with details for people
     ending: str | None  # done, limit, cancelled, replaced, or "source failed: " and why
     outcome: Outcome | None  # None while it runs, and for jobs from before outcomes existed
     reasons: tuple[Reason, ...]  # why it is not `done`
@@ -66,6 +69,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     finished: str | None
     first_ended: str | None  # when it had ended before its dead letters were replayed, resolved or purged
     settled_again: str | None  # when its outcome was settled after that
+    first_outcome: Outcome | None  # with which it had ended then
+    settled_later: dict[str, int]  # dead letters that were settled after the end, by how: {"fetched by books-10": 1}
     seconds: float  # from start to end, or to now; pauses and closed windows count
     limit: int | None
     depth: int | None
@@ -89,15 +94,20 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     pages_per_second: float  # settled pages, on average over `seconds`
     eta_seconds: float | None  # at the rate at which its queue shrinks; None: nothing useful can be said
     found_last_minute: int | None  # pages found, while it still discovers about as many as it settles
-    waits_for: str | None  # in words, if none of its pages is in hand or may be handed out
+    waits_for: str | None  # in words, if none of its pages is in progress or may be handed out
     waits_until: str | None  # when the first of these pages is tried again
     failures: Failures | None = None  # the largest groups of its dead letters; only where one job is shown
     items: ItemCounts | None = None  # what became of those that were yielded; None in lists, or without a record store
+    run_records: RunRecords | None = None  # what it did to records; None while it runs, and if it was cancelled
 
     @property
     def fault(self) -> str:
         """Why it ended early, if more than one word is known: what was wrong with its source."""
         return (self.ending or "").partition(": ")[2]
+
+    @property
+    def later_in_words(self) -> str:
+        return later_in_words(self.settled_later, self.first_outcome)
 
     @property
     def remaining(self) -> int:
@@ -178,10 +188,10 @@ async def counted_views(project: Project, jobs: Iterable[Job]) -> list[tuple[Job
     views: list[tuple[JobView, JobCounts]] = []
     cards = await project.state.workers.workers() if any(job.state is JobState.RUNNING for job in found) else []
     storing = waiting_by_job(await project.state.spools.notes())
-    standings = await project.state.jobs.standings([job.id for job in found])
+    counts_by_job = await project.state.jobs.counts_of([job.id for job in found])
     for job in found:
         is_running = job.state is JobState.RUNNING
-        counts, sealed = standings.get(job.id, (JobCounts(), False))
+        counts, sealed = counts_by_job.get(job.id, (JobCounts(), False))
         sealed = sealed or not is_running
         now = project.clock.now()
         served = is_served(job, cards, now) if is_running else True
@@ -221,14 +231,14 @@ def job_view(
     """The view of a job with these counts at `now`. `sealed`: all its seeds are in. `served`: a worker reports that it
     works on the job, or may be about to. `storing`: how many results wait in spools. `lost`: its last workers are dead
     or silent. `forecast`: what is known of its end, if it runs."""
-    standing = _standing(job, counts, now, sealed, served, closed, lost)
+    phase = _phase(job, counts, now, sealed, served, closed, lost)
     known = forecast or JobForecast()
-    if known.wait is not None and standing == RUNNING:
-        standing = WAITING
+    if known.wait is not None and phase == RUNNING:
+        phase = WAITING
     if storing and sealed and job.state is JobState.RUNNING and not counts.open:
-        standing = STORING
+        phase = STORING
     opens: float | None = None
-    if standing == WAITING and known.wait is None:
+    if phase == WAITING and known.wait is None:
         its_own = not _may_fetch(job, now)
         opens = opens_at(parse_windows(job.windows), now) if its_own else closed.opens if closed is not None else None
     seconds = max(0.0, (job.finished_at if job.finished_at is not None else now) - job.created_at)
@@ -245,21 +255,24 @@ def job_view(
         due=_iso(job.due),
         state=job.state,
         paused=job.paused,
-        standing=standing,
-        in_words=_in_words(standing, job, now, opens, closed, storing, known.wait),
+        phase=phase,
+        in_words=_in_words(phase, job, now, opens, closed, storing, known.wait),
         ending=job.ending or None,
         outcome=job.outcome.outcome if job.outcome is not None else None,
         reasons=job.outcome.reasons if job.outcome is not None else (),
+        run_records=job.outcome.records if job.outcome is not None else None,
         trouble=None,
         started=iso_time(job.created_at),
         finished=_iso(job.finished_at),
         first_ended=_iso(first_ended),
         settled_again=_iso(settled),
+        first_outcome=job.outcome.first if job.outcome is not None else None,
+        settled_later=job.outcome.later if job.outcome is not None else {},
         seconds=round(seconds, 3),
         limit=job.limit,
         depth=job.depth,
-        own_rate=job.manners.rate,
-        site_concurrency=job.manners.concurrency,
+        own_rate=job.politeness.rate,
+        site_concurrency=job.politeness.concurrency,
         priority=job.priority,
         windows=job.windows or None,
         opens=_iso(opens),
@@ -283,7 +296,7 @@ def job_view(
     )
 
 
-def _standing(
+def _phase(
     job: Job, counts: JobCounts, now: float, sealed: bool, served: bool, closed: ClosedSites | None, lost: bool
 ) -> str:
     if job.state is not JobState.RUNNING:
@@ -295,7 +308,7 @@ def _standing(
     if not _may_fetch(job, now) or closed is not None:
         return WAITING  # waiting needs no worker
     if not served:
-        return UNSERVED
+        return NO_WORKER
     return RUNNING if sealed or counts.discovered else READING
 
 
@@ -305,7 +318,7 @@ def _may_fetch(job: Job, now: float) -> bool:
 
 
 def _in_words(
-    standing: str,
+    phase: str,
     job: Job,
     now: float,
     opens: float | None,
@@ -313,18 +326,18 @@ def _in_words(
     storing: int,
     wait: JobWait | None,
 ) -> str:
-    if standing == READING:
+    if phase == READING:
         return "reading its source"
-    if standing == STORING:
+    if phase == STORING:
         return f"storing: its pages are done, and {many(storing, 'result')} wait on disk (gossamer spool)"
-    if standing == NOT_RESPONDING:
-        return "not responding: its process is dead or silent. The next one retries the pages in hand"
-    if standing == UNSERVED:
-        return "unserved: no worker serves it at the moment; gossamer up, or the same crawl again, continues it"
+    if phase == NOT_RESPONDING:
+        return "not responding: its process is dead or silent. The next one retries the pages in progress"
+    if phase == NO_WORKER:
+        return "no worker: none works on it at the moment; gossamer up, or the same crawl again, continues it"
     if job.outcome is not None:
         return job.outcome.in_words
-    if standing != WAITING:
-        return standing
+    if phase != WAITING:
+        return phase
     if wait is not None:
         return f"waiting: {wait.in_words(now)}"
     if not _may_fetch(job, now) or closed is None:
@@ -432,7 +445,7 @@ async def running_job(project: Project, wanted: str, *, verb: str) -> Job:
 
 
 async def pause_job(project: Project, wanted: str) -> JobChange:
-    """Stop handing out pages of a job, to any worker. Pages in hand are finished. Raises Misconfigured."""
+    """Stop handing out pages of a job, to any worker. Pages in progress are finished. Raises Misconfigured."""
     return await _set_paused(project, wanted, paused=True, verb="pause")
 
 
@@ -454,6 +467,10 @@ async def cancel_job(project: Project, wanted: str) -> JobChange:
     job = await running_job(project, wanted, verb="cancel")
     if not await project.state.control.cancel_job(job.id):
         raise _too_late(job, "cancel")
+    try:
+        await note_run(project, job.id)
+    except Transient as error:  # the next run does it
+        log.warning("%s is not on the boards yet: %s", job.id, error)
     return JobChange(id=job.id, changed=True, counts=await project.state.jobs.counts(job.id))
 
 

@@ -1,4 +1,4 @@
-"""Notes of people on jobs, on sites and on charts: "new proxies", "the shop's redesign".
+"""Notes of people on jobs, sites, incidents and charts: "new proxies", "the shop's redesign".
 
 A note is a row of the shelf, so every backend keeps it, and backups carry it. The commands, the endpoints and the
 client's calls are made of OPERATIONS.
@@ -15,7 +15,7 @@ from msgspec import Meta
 from ...clock import iso_time
 from ...errors import Misconfigured, NotThere
 from ...model.note import NOTE, Note
-from ...model.shelf import Kind, Trim
+from ...model.shelf import ShelfKind, Trim
 from ...units import past_moment, seconds_of
 from ..access.keys import JOBS, Caller, Sight
 from ..open import Project
@@ -29,12 +29,14 @@ class NewNote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     text: Annotated[str, Meta(min_length=1, max_length=1000, description="What happened.")]
     job: Annotated[Subject | None, Meta(description="On this job.")] = None
     site: Annotated[Subject | None, Meta(description="On this site.")] = None
+    incident: Annotated[Subject | None, Meta(description="On this incident.")] = None
     at: Annotated[Subject | None, Meta(description="When: 2h ago, or an ISO time. Default: now.")] = None
 
 
 class NoteQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     job: Annotated[Subject | None, Meta(description="Only notes on this job.")] = None
     site: Annotated[Subject | None, Meta(description="Only notes on this site.")] = None
+    incident: Annotated[Subject | None, Meta(description="Only notes on this incident.")] = None
     limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many.")] = 100
 
 
@@ -42,8 +44,8 @@ class NoteId(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     id: Annotated[str, Meta(max_length=100, description="As `gossamer note list` shows it.")]
 
 
-def _notes(project: Project) -> Kind[Note]:
-    return Kind(project.state.shelf, NOTE, Note)
+def _notes(project: Project) -> ShelfKind[Note]:
+    return ShelfKind(project.state.shelf, NOTE, Note)
 
 
 async def add_note(project: Project, caller: Caller, new: NewNote) -> Note:
@@ -56,7 +58,9 @@ async def add_note(project: Project, caller: Caller, new: NewNote) -> Note:
         at = now if new.at is None else past_moment(new.at.removesuffix(" ago"), now)
     except ValueError:
         raise Misconfigured(f"{new.at!r} is not a time. Write 2h, or a date: 2027-01-31T12:00Z.") from None
-    on = {"job": new.job or "", "site": new.site or ""}
+    if new.incident is not None and await project.state.alerts.incident(new.incident) is None:
+        raise NotThere(f"There is no incident {new.incident}. `gossamer incident list` lists them.")
+    on = {"job": new.job or "", "site": new.site or "", "incident": new.incident or ""}
     note = Note(id=token_hex(4), text=new.text, at=iso_time(at), by=caller.name, key=caller.id, **on)
     kind = _notes(project)
     await project.state.shelf.commit([kind.put(note.id, note, at=at), Trim(kind=NOTE, keep=KEPT)])
@@ -69,6 +73,8 @@ async def list_notes(project: Project, caller: Caller, query: NoteQuery) -> list
     found: list[Note] = []
     for note in await _notes(project).timed(limit=KEPT, newest=True):
         if query.job not in (None, note.job) or query.site not in (None, note.site):
+            continue
+        if query.incident not in (None, note.incident):
             continue
         if not note.job or await sight.of(note.job):
             found.append(note)
@@ -93,7 +99,7 @@ async def marks(
     """The notes of that time as marks on a chart: when, and what to say. With `job`, none on other jobs."""
     notes = await list_notes(project, caller, NoteQuery(limit=1000))
     timed = [(seconds_of(note.at), note) for note in notes if job is None or note.job in ("", job)]
-    told = [(at, ": ".join(filter(None, (note.job or note.site, note.text)))) for at, note in timed]
+    told = [(at, ": ".join(filter(None, (note.job or note.site or note.incident, note.text)))) for at, note in timed]
     return [(at, words) for at, words in told if since <= at <= until]
 
 

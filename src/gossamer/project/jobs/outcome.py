@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ...frontier.contract import DeadFilter, is_redirect
-from ...model.job import Job, JobCounts, JobState
+from ...model.job import RAW_PAGES, Job, JobCounts, JobState
 from ...model.left_out import PURGED, reasons_of
 from ...model.outcome import JobFacts, JobOutcome, LastRun, Outcome, outcome_of, settled_again
 from ...model.task import DropReason, UrlState
-from ...parse.site import PAGES
 from ...parse.spider import Spider, declares_items
 from ...store.contract import RecordQuery
+from ..boards.runs import note_run
 from ..open import Project
 from ..records.items import conflicts_of, found_items
-from ..reparse.archive_job import is_reparse_job, outcome_of_reparse
+from ..reparse.archive_job import outcome_of_reparse
 from .failures import failures_of
 
 EARLIER_JOBS = 100  # at most: the newest that covered the same records
@@ -53,23 +55,32 @@ async def job_outcome(
     doubt: str = "",
 ) -> JobOutcome:
     """The outcome of a job that ends now. `doubt` says why no record was marked as gone. Raises Transient."""
-    if is_reparse_job(job):
+    if job.parses_again:
         return outcome_of_reparse(counts, lost, await conflicts_of(project, job.id))
     return outcome_of(await _facts(project, spider, job, counts, ending, earlier=earlier, lost=lost, doubt=doubt))
 
 
-async def settle_again(project: Project, job: str) -> JobOutcome | None:
-    """Settle the outcome of an ended job again, because dead letters of it were resolved or purged. None if it runs,
-    was cancelled or replaced, or has no outcome. Raises Transient."""
+async def settle_again(project: Project, job: str, how: str) -> JobOutcome | None:
+    """Settle the outcome of an ended job again, because dead letters of it were resolved or purged: `how`. None if
+    it runs, was cancelled or replaced, or has no outcome. Raises Transient."""
     known = await project.state.jobs.job(job)
-    if known is None or known.state is not JobState.FINISHED or known.outcome is None or is_reparse_job(known):
+    if known is None or known.state is not JobState.FINISHED or known.outcome is None or known.parses_again:
         return None
     if known.ending not in ("done", "limit"):
         return None
     counts = await project.state.jobs.counts(job)
     facts = await _facts(project, None, known, counts, known.ending, earlier=await earlier_runs(project, known))
-    outcome = settled_again(known.outcome, facts, project.clock.now())
-    return outcome if await project.state.jobs.settle_again(job, outcome) else None
+    outcome = settled_again(known.outcome, facts, project.clock.now(), how)
+    if (before := known.outcome.records) is not None:
+        # What a later run saw is no work of this one: of what it had not seen there may only be less.
+        found = await project.records.run_records(job)
+        unseen = before.unseen and max(0, before.unseen - max(0, found.seen - before.seen))
+        records = msgspec.structs.replace(found, unseen=unseen, kept=before.kept)
+        outcome = msgspec.structs.replace(outcome, records=records)
+    if not await project.state.jobs.settle_again(job, outcome):
+        return None
+    await note_run(project, job)
+    return outcome
 
 
 async def _facts(
@@ -83,7 +94,8 @@ async def _facts(
     lost: int = 0,
     doubt: str = "",
 ) -> JobFacts:
-    records = await project.records.count(RecordQuery(job=job.id))
+    recorded = job.spider != RAW_PAGES
+    records = await project.records.count(RecordQuery(job=job.id)) if recorded else 0
     terms = await project.state.jobs.terms(job.id)
     trouble = (await project.state.seeds.findings(job.id)).trouble
     last = None
@@ -107,16 +119,16 @@ async def _facts(
         lost=lost,
         trouble=trouble,
         doubt=doubt,
-        conflicts=await conflicts_of(project, job.id),
-        items=await found_items(project, job.id) if not records else "",
+        conflicts=await conflicts_of(project, job.id) if recorded else "",
+        items=await found_items(project, job.id) if recorded and not records else "",
     )
 
 
 async def _gives_records(project: Project, job: Job, spider: Spider | None) -> bool:
     """Whether the spider declares items or has yielded some before; without the spider, whether the job was called
-    empty, or the spider of that name has yielded some. Never for pages requested one by one: those with a method or
-    body of their own are not recorded, and their job is no worse for it."""
-    if job.spider == PAGES:
+    empty, or the spider of that name has yielded some. Never for pages requested one by one: most of them are not
+    recorded, and their job is no worse for it."""
+    if job.takes_single_pages:
         return False
     was_empty = job.outcome is not None and job.outcome.outcome is Outcome.EMPTY
     if declares_items(spider) if spider is not None else was_empty:
@@ -126,11 +138,17 @@ async def _gives_records(project: Project, job: Job, spider: Spider | None) -> b
     return False
 
 
+async def leaves_outputs_alone(project: Project, job: str) -> bool:
+    """Whether no page of the job could be used, so that the outputs of the last one stay as they are. What errbacks
+    gave, and callbacks before they failed, are records of pages that could not."""
+    return not await project.records.count(RecordQuery(job=job)) and bool(await why_nothing_came(project, job))
+
+
 async def why_nothing_came(project: Project, job: str) -> str:
     """One line on why no page of the job could be fetched; empty if one could (redirects do not count), or if none was
     due."""
     counts = await project.state.jobs.counts(job)
-    if counts.done + counts.unchanged > FEW:
+    if counts.pages or counts.done + counts.unchanged > FEW:
         return ""
     elsewhere = refused = purged = ""
     listed = 0  # done pages that have a row; with a filter for deduplication, rows are deleted as the work proceeds

@@ -32,6 +32,7 @@ from ...store.page_format import read_visit
 from ...units import Rate
 from ..open import Project, open_crawled
 from ..records.export import outputs_of, write_outputs
+from ..spiders.rules import in_use
 from .crawl import CrawlReport, crawl
 
 FAILURES_TOLD = 10
@@ -125,6 +126,7 @@ async def replay(
         await write_outputs(apart, job.id, spider, outputs_of(output, spider), gone=None)
 
     async with open_crawled(settings) as project:
+        spider = await in_use(project, spider)
         transport = ArchiveTransport(project)
         kinds = (*TRANSPORTS, *(f"managed/{vendor}" for vendor in settings.managed), *settings.transports)
         with tempfile.TemporaryDirectory(prefix="gossamer-replay-") as folder:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from ...clock import Clock
-from ...model.events import EventSink, JobBegun, JobLeft, JobPaused, Trouble
+from ...model.events import EventSink, JobBegun, JobLeft, JobPaused, JobWaits, Trouble
 from ...model.job import Job
 
 GIVEN_UP = ("cancelled", "replaced")  # endings that a person caused
 MOST_REPORTS = 20  # different reports per job that are remembered
 
 
-class JobReports:
+class WorkerReports:
     """Reports that a pool works on a job, why it leaves one alone, and what an operator did to one.
 
     Each report is made once, however often a job is tried, and remembered while the job runs.
@@ -24,12 +24,21 @@ class JobReports:
         self._begun: set[str] = set()
         self._told: dict[str, dict[str, bool]] = {}  # texts by job; True: the trouble may pass
 
-    def begun(self, job: Job) -> None:
-        """The job is open: a passing trouble is reported again if it returns."""
+    def begun(self, job: Job, code: tuple[str, str]) -> None:
+        """The job is open: a passing trouble is reported again if it returns. `code` is the version of its spider, and
+        its commit."""
         self._told[job.id] = {words: passes for words, passes in self._told.get(job.id, {}).items() if not passes}
         if job.id not in self._begun:
             self._begun.add(job.id)
-            self._events.emit(JobBegun(at=self._clock.now(), job=job.id, name=job.name, since=job.created_at))
+            version, commit = code
+            self._events.emit(
+                JobBegun(
+                    at=self._clock.now(), job=job.id, name=job.name, since=job.created_at, code=version, commit=commit
+                )
+            )
+
+    def waits(self, job: str, words: str) -> None:
+        self._events.emit(JobWaits(at=self._clock.now(), job=job, message=words))
 
     def trouble(self, job: str, stage: str, words: str, *, passes: bool = False) -> None:
         told = self._told.setdefault(job, {})

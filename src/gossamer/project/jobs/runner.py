@@ -10,34 +10,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Self
-
-import msgspec
 
 from ...backends.worker_names import numbered_name
 from ...crawl.job_run import run_job
 from ...crawl.parse_page import Describe
 from ...crawl.seed_context import SOURCE_PAUSES
+from ...crawl.seeding import LEASE as SEEDS_LEASE
 from ...crawl.worker import LOOK, Worker
+from ...errors import Misconfigured, Transient
 from ...fetch.open_route import Transports
 from ...model.events import EventSink
+from ...model.healing import FILE
 from ...model.job import Job
 from ...parse.spider import Spider
+from ...recipe.spider import RecipeSpider
 from ...settings import Settings
 from ...store.sink import Sink
 from ...terms import scope_of
 from ..open import Project, open_beside
-from ..reparse.archive_job import entering, is_reparse_job, terms_of
+from ..reparse.archive_job import entering, terms_of
+from ..spiders.rules import in_use, rules_of
 from ..transports import SharedTransports
-from ..wiring import is_over, open_worker, seed_context
+from ..wiring import forget_outdated, is_over, open_worker, seed_context
 from ..workers.spools import Storing
 from .end import close_drained
 
 if TYPE_CHECKING:
     from ..pages.page_children import PageChildren
 
+RULES_LOOK = timedelta(seconds=10)  # between two looks at the healed rules of a recipe at work
+OUTDATED_LOOK = timedelta(hours=1)  # between two times that outdated budgets and sessions are deleted
 READERS, READERS_EACH = 2, 1  # child processes that read large pages of keys; of them for one key
 
 Opened = Callable[[Worker], None]
@@ -73,6 +79,7 @@ class JobRunner:
         self._replay = replay
         self._shared = SharedTransports(project.clock)
         self._workers = 0  # opened so far
+        self._forgot_at = float("-inf")
         self._children: PageChildren | None = None  # read large pages of keys
 
     async def __aenter__(self) -> Self:
@@ -87,30 +94,68 @@ class JobRunner:
             await self._shared.__aexit__(*exc)
 
     async def work(
-        self, job: Job, spider: Spider, settings: Settings, *, opened: Opened, draining: asyncio.Event
-    ) -> bool:
+        self,
+        job: Job,
+        spider: Spider,
+        settings: Settings,
+        *,
+        opened: Opened,
+        draining: asyncio.Event,
+        yields: bool = False,
+    ) -> bool | None:
         """Work on a job until nothing is left: True. False if its worker, which `opened` is given, was drained or stood
-        down before that. Raises GossamerErrors, and whatever the start of the spider raises."""
+        down before that. None if it `yields` and another worker has all of its pages: then nothing was opened. Raises
+        GossamerErrors, and whatever the start of the spider raises."""
         self._workers += 1
         name = numbered_name(self._project.worker, self._workers)
+        claimed = False
+        if yields and (found := (await self._project.state.jobs.counts_of([job.id])).get(job.id)):
+            counts, sealed = found
+            claimed = not sealed and await self._project.state.seeds.claim(job.id, name, SEEDS_LEASE)
+            if not claimed and not (sealed and counts.queued + counts.waiting):
+                return None
+        try:
+            return await self._work_as(name, job, spider, settings, opened, draining, claimed=claimed)
+        except BaseException:
+            if claimed:
+                with suppress(Transient):  # then its lease expires
+                    await self._project.state.seeds.release(job.id, name)
+            raise
+
+    async def _work_as(
+        self,
+        name: str,
+        job: Job,
+        spider: Spider,
+        settings: Settings,
+        opened: Opened,
+        draining: asyncio.Event,
+        *,
+        claimed: bool,
+    ) -> bool:
+        spider = await in_use(self._project, spider)
+        now = self._project.clock.monotonic()
+        if now - self._forgot_at >= OUTDATED_LOOK.total_seconds():  # not for each of many short jobs
+            await forget_outdated(self._project)
+            self._forgot_at = now
         with open_beside(self._project, settings=settings, worker=name) as project:
             jobs = project.state.jobs
             over = await is_over(jobs, job.id)  # true also for a job whose results wait to be stored
-            over = over or await self._work(project, job, spider, opened)
+            over = over or await self._work(project, job, spider, opened, claimed=claimed)
             return over or (draining.is_set() and await is_over(jobs, job.id))  # drained after all was done
 
     async def close(self, job: Job, spider: Spider, settings: Settings) -> Storing | None:
         """End a job with nothing left, unless it has ended elsewhere. Results of it that still have to be stored are
         returned, and then it does not end yet. Raises Transient."""
-        project = msgspec.structs.replace(self._project, settings=settings)
+        project = self._project.of(settings)
         return await close_drained(project, spider, job, self._events)
 
-    async def _work(self, project: Project, job: Job, spider: Spider, opened: Opened) -> bool:
+    async def _work(self, project: Project, job: Job, spider: Spider, opened: Opened, *, claimed: bool) -> bool:
         """Work on a job until no page is left. False if its worker was drained first."""
         settings, sites = project.settings, set[str]()
         scope = scope_of(settings, job, spider, sites)
         terms, candidates = await project.state.jobs.terms(job.id), None
-        if is_reparse_job(job):
+        if job.parses_again:
             from ..reparse.archive_journey import open_archive_worker  # here: a crawl parses no archived pages
 
             candidates = partial(entering, project, terms_of(settings, job))
@@ -147,8 +192,17 @@ class JobRunner:
                 source_pauses=self._source_pauses,
                 on_the_net=self._replay is None,
                 candidates=candidates,
+                claimed=claimed,
             )
-            return await run_job(seeding, spider, job, worker, scope, sites, self._events)
+            watching = None
+            if isinstance(spider, RecipeSpider):
+                watching = asyncio.create_task(_heed_rules(project, spider, worker), name=f"rules of {job.id}")
+            try:
+                return await run_job(seeding, spider, job, worker, scope, sites, self._events)
+            finally:
+                if watching is not None:
+                    watching.cancel()
+                    await asyncio.gather(watching, return_exceptions=True)
 
     def _describer_of(self, job: Job, spider: Spider, settings: Settings) -> Describe | None:
         if not job.owner:
@@ -160,3 +214,14 @@ class JobRunner:
         if self._children is None:  # pages in flight bound its line
             self._children = page_children.PageChildren(READERS, READERS_EACH, refuses=False)
         return page_children.describer_of(self._children, job, spider, settings)
+
+
+async def _heed_rules(project: Project, spider: RecipeSpider, worker: Worker) -> None:
+    """Stand down when other healed rules are taken into use: the job goes on with these."""
+    while True:
+        await project.clock.sleep(RULES_LOOK.total_seconds())
+        with suppress(Transient, Misconfigured):  # said when the job goes on
+            held = (await rules_of(project, spider.name)).in_use(spider.recipe.text)
+            if (held.version if held is not None else FILE) != spider.rules_version:
+                worker.stand_down()
+                return

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import msgspec
 
-from ...model.job import Job
+from ...model.job import SITE_PART, Job, read_arguments
 from ...model.site_part import SitePart
-from ...parse.arguments import read_arguments
-from ...parse.site import SITE_PART, SitePartSpider
+from ...parse.site import SitePartSpider
 from ...schedule.sources import WantedPage
 
 

@@ -94,7 +94,7 @@ async def work_slice(
     messages: Iterable[Message] = (),
 ) -> SliceReport:
     """Work on all running jobs for that time, or until there is nothing left to do or `told` returns True; then finish
-    the pages in hand. Each job that it meets gets the messages for its end. Raises Misconfigured and Transient."""
+    the pages in progress. Each job that it meets gets the messages for its end. Raises Misconfigured and Transient."""
     watch, wanted = _Watch(), tuple(messages)
     async with open_project(settings) as project:
         clock = project.clock

@@ -37,6 +37,8 @@ class PoolTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     look: timedelta = timedelta(seconds=1)  # between two looks for jobs, and at a job whose window is closed
     glance: timedelta = timedelta(milliseconds=100)  # between two cheap checks for a job begun since the last look
+    quick_glance: timedelta = timedelta(milliseconds=10)  # while jobs come in: their callers may wait
+    lively: timedelta = timedelta(seconds=10)  # how long after a new job others are expected
     turn: timedelta = timedelta(seconds=10)  # how long a job keeps its slot while others wait
     silent: timedelta = timedelta(seconds=1)  # idle time after which a job's share goes to others
     idle: timedelta = timedelta(seconds=2)  # idle time after which a job makes way
@@ -81,6 +83,7 @@ class JobSlot(msgspec.Struct, kw_only=True):
 
     job: Job
     taken_at: float
+    code: tuple[str, str] = ("", "")  # the version of its spider, and its commit
     worker: Worker | None = None
     width: int = 0
     leaves: bool = False

@@ -18,11 +18,13 @@ from ...backends.addresses import place_of as place_of  # where a part of the da
 from ...clock import iso_time
 from ...errors import BackendUnavailable
 from ...frontier.contract import DeadFilter, SiteLoad
-from ...frontier.limits import held_back, limits_of
+from ...frontier.limits import condition_of, held_back, limits_of
 from ...model.failure_groups import Failures
 from ...model.item_account import ItemCounts
 from ...model.job import Job, JobCounts, JobState
-from ...model.outcome import Outcome, Reason
+from ...model.outcome import Outcome, Reason, later_in_words
+from ...model.run_records import RunRecords
+from ...model.task import UrlState
 from ...model.windows import is_open, opens_at, parse_windows
 from ...settings import Settings
 from ...store.contract import RecordQuery
@@ -30,6 +32,8 @@ from ...terms import site_terms
 from ...units import distance, moment
 from ..alerts.alerts import AlertView, firing_alerts
 from ..open import Project
+from ..outputs.outputs import OutputView, unfinished_outputs
+from ..overrides import rest_of
 from ..records.items import items_of
 from ..sites.sessions import SessionView, failing_sessions
 from ..workers.workers import ARCHIVE_FULL, list_workers
@@ -43,13 +47,13 @@ ROLES = ("state", "records", "archive")
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with all its counts. Times are ISO 8601 in UTC; `standing` and `in_words` are those of JobView."""
+    """A job with all its counts. Times are ISO 8601 in UTC; `phase` and `in_words` are those of JobView."""
 
     id: str
     name: str
     arguments: dict[str, Any]  # of its spider
     state: JobState
-    standing: str
+    phase: str
     in_words: str
     ending: str | None
     outcome: Outcome | None
@@ -58,17 +62,24 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     finished: str | None
     first_ended: str | None
     settled_again: str | None
+    first_outcome: Outcome | None
+    settled_later: dict[str, int]
     limit: int | None
     windows: str | None
     counts: JobCounts
     adds_up: bool  # whether every link that was found is in one of the counts
     storing: int  # results that wait in spools
     records: int | None  # seen by the job; None: the record store does not answer
+    run_records: RunRecords | None = None  # what it did to them; None while it runs, and if it was cancelled
 
     @property
     def fault(self) -> str:
         """Why it ended early, if more than one word is known: what was wrong with its source."""
         return (self.ending or "").partition(": ")[2]
+
+    @property
+    def later_in_words(self) -> str:
+        return later_in_words(self.settled_later, self.first_outcome)
 
     @property
     def took(self) -> float | None:
@@ -98,7 +109,7 @@ class JobDetail(JobStatus, frozen=True, kw_only=True):
     dead_reasons: dict[str, int]
     failures: Failures | None  # the largest groups of its dead letters
     data: dict[str, str]
-    waits_for: str | None = None  # in words, if no page of it is in hand or may be handed out
+    waits_for: str | None = None  # in words, if no page of it is in progress or may be handed out
     trouble: str | None = None  # with the record store
     items: ItemCounts | None = None  # what became of those that were yielded; None: the record store does not answer
 
@@ -112,6 +123,7 @@ class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None = None  # with the record store, or the archive
     failing: list[SessionView] = []  # sessions that cannot log in
     alerts: list[AlertView] = []  # that fire
+    outputs: list[OutputView] = []  # that lag, are paused or have stopped
 
 
 async def project_status(project: Project, *, limit: int | None = None) -> ProjectStatus:
@@ -129,6 +141,7 @@ async def project_status(project: Project, *, limit: int | None = None) -> Proje
         trouble=project.absent or lost or await _archive_trouble(project),
         failing=await failing_sessions(project),
         alerts=await firing_alerts(project),
+        outputs=await unfinished_outputs(project),
     )
 
 
@@ -147,7 +160,7 @@ async def job_status(project: Project, wanted: str) -> JobDetail:
     return JobDetail(
         **fields,
         schedule=view.schedule,
-        sites=[_site_status(project.settings, job, load, now) for load in loads],
+        sites=[_site_status(project, job, load, now) for load in loads],
         dead_reasons=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
         failures=await failures_of(project, DeadFilter(job=job.id), counts.dead),
         data={role: place_of(project.settings, role) for role in ROLES},
@@ -181,7 +194,7 @@ async def _counted(project: Project, query: RecordQuery) -> int | None:
         return None
 
 
-def _site_status(settings: Settings, job: Job, load: SiteLoad, now: float) -> SiteStatus:
+def _site_status(project: Project, job: Job, load: SiteLoad, now: float) -> SiteStatus:
     return SiteStatus(
         site=load.site,
         queued=load.queued,
@@ -189,12 +202,13 @@ def _site_status(settings: Settings, job: Job, load: SiteLoad, now: float) -> Si
         leased=load.leased,
         next_at=iso_time(load.next_at) if load.next_at is not None else None,
         away_since=iso_time(load.away_since) if load.away_since is not None else None,
-        next_request=_next_request(settings, job, load, now),
+        next_request=_next_request(project, job, load, now),
     )
 
 
-def _next_request(settings: Settings, job: Job, load: SiteLoad, now: float) -> str:
-    """When the site's rate, its windows and the job's windows allow the next request."""
+def _next_request(project: Project, job: Job, load: SiteLoad, now: float) -> str:
+    """When the site's rate, its rests, its windows and the job's windows allow the next request."""
+    settings = project.settings
     if job.state is not JobState.RUNNING:
         return "never: the job has ended"
     if job.paused:
@@ -204,8 +218,10 @@ def _next_request(settings: Settings, job: Job, load: SiteLoad, now: float) -> s
         if windows and not is_open(windows, now):
             opening = opens_at(windows, now)
             return f"{distance(opening, now)}, when the {whose} window opens" if opening is not None else "never"
+    if (rest := rest_of(project, load.site)) is not None:
+        return f"{distance(rest.until, now)}: {rest.lasting}" if rest.until is not None else rest.lasting
     soon = distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "any time"
-    limits = limits_of(load.site, site_terms(settings)(load.site), job.manners)
+    limits = limits_of(load.site, site_terms(settings)(load.site), job.politeness, condition_of(load, now))
     bound = limits.at_full(load.leased) or limits.rate
     if load.queued and bound is not None:
         soon = f"{soon}; {bound.words}"
@@ -218,7 +234,7 @@ def limit_words(settings: Settings, job: Job, sites: Counter[str], *, latency: f
     site, pages = sites.most_common(1)[0] if sites else ("", 0)
     if pages < ENOUGH_PAGES or 2 * pages < sites.total() or not seconds:
         return ""
-    limits = limits_of(site, site_terms(settings)(site), job.manners)
+    limits = limits_of(site, site_terms(settings)(site), job.politeness)
     at_once = settings.crawl.concurrency
     found = held_back(limits, latency=latency, pages_per_second=pages / seconds, concurrency=at_once)
     return found.words if found is not None else ""
@@ -230,3 +246,24 @@ def place_near(settings: Settings, role: str, folder: Path) -> str:
         return place_of(settings, role)
     path = local_path(settings, role)
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """A URL of a job in some state; `reason` says why, where there is one to say."""
+
+    url: str
+    reason: str
+
+
+async def addresses(
+    project: Project, job: str, state: UrlState, *, limit: int, skip: int = 0
+) -> tuple[list[Address], bool]:
+    """The URLs of a job in that state, in the order in which they were found, and whether there are more."""
+    found, place = list[Address](), 0
+    async for url, _, reason in project.state.queue.urls(job, state):
+        if place >= skip + limit:
+            return found, True
+        if place >= skip:
+            found.append(Address(url=url, reason=reason))
+        place += 1
+    return found, False

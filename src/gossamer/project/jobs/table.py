@@ -11,8 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from ...model.job import Job, JobState
-from ...parse.arguments import read_arguments
+from ...model.job import Job, read_arguments
 from ..access.keys import LOCAL, Caller
 from ..open import Project
 from ..schedules.changes import run_schedule
@@ -34,7 +33,7 @@ class JobWanted(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None = None
 
 
-class JobRow(JobView, frozen=True, kw_only=True):
+class JobLine(JobView, frozen=True, kw_only=True):
     """A job, and who started it: a key by its name, a schedule, or the command line."""
 
     begun_by: str
@@ -44,7 +43,7 @@ class JobTable(msgspec.Struct, frozen=True, kw_only=True):
     """One page of jobs. `total` counts all that match; `states`, `spiders` and `schedules` count all that the caller
     sees."""
 
-    jobs: list[JobRow]
+    jobs: list[JobLine]
     total: int
     next: str | None  # pass it as `after` to get the next page
     states: dict[str, int]
@@ -66,9 +65,9 @@ async def job_table(
     found = [job for job in seen if _is_wanted(job, wanted)]
     field, down = sort.lstrip("-"), sort.startswith("-")
     if field in _OF_COUNTS:
-        standings = await project.state.jobs.standings([job.id for job in found])
-        found = [job for job in found if job.id in standings]  # the others were deleted just now
-        found.sort(key=lambda job: getattr(standings[job.id][0], field), reverse=down)
+        found_counts = await project.state.jobs.counts_of([job.id for job in found])
+        found = [job for job in found if job.id in found_counts]  # the others were deleted just now
+        found.sort(key=lambda job: getattr(found_counts[job.id][0], field), reverse=down)
     elif field == "name":
         found.sort(key=lambda job: job.name.casefold(), reverse=down)
     elif not down:
@@ -78,40 +77,31 @@ async def job_table(
         jobs=await rows_of(project, found[after:end]),
         total=len(found),
         next=str(end) if end < len(found) else None,
-        states=_counted(state_of(job) for job in seen),
+        states=_counted(job.word for job in seen),
         spiders=_counted(job.spider_name for job in seen),
         schedules=_counted(job.schedule for job in seen if job.schedule),
     )
 
 
-async def running_rows(project: Project, caller: Caller) -> tuple[list[JobRow], int]:
+async def running_rows(project: Project, caller: Caller) -> tuple[list[JobLine], int]:
     """The newest running jobs, and how many are running."""
     seen = [job for job in await project.state.jobs.running_jobs() if caller.sees(job)]
     return await rows_of(project, seen[::-1][:RUNNING_SHOWN]), len(seen)
 
 
-async def rows_of(project: Project, jobs: list[Job]) -> list[JobRow]:
+async def rows_of(project: Project, jobs: list[Job]) -> list[JobLine]:
     names = {key.id: key.name for key in await project.state.keys.keys()} if any(job.owner for job in jobs) else {}
     views = await views_of(project, jobs)
     return [
-        JobRow(**msgspec.structs.asdict(view), begun_by=_begun_by(job, names))
+        JobLine(**msgspec.structs.asdict(view), begun_by=_begun_by(job, names))
         for job, view in zip(jobs, views, strict=True)
     ]
-
-
-def state_of(job: Job) -> str:
-    """One word for the job's state, derived without its counts."""
-    if job.state is JobState.RUNNING:
-        return "paused" if job.paused else "running"
-    if job.state is JobState.CANCELLED:
-        return "cancelled"
-    return job.outcome.outcome.value if job.outcome is not None else job.ending.partition(":")[0] or "done"
 
 
 def _is_wanted(job: Job, wanted: JobWanted) -> bool:
     text = (wanted.text or "").casefold()
     return (
-        wanted.state in (None, state_of(job))
+        wanted.state in (None, job.word)
         and wanted.spider in (None, job.spider_name)
         and wanted.schedule in (None, job.schedule)
         and (not text or any(text in held.casefold() for held in (job.id, job.name, job.spider_name)))
@@ -149,6 +139,6 @@ async def begin_again(project: Project, caller: Caller, job: Job) -> str:
         arguments=read_arguments(job.arguments) or None,
         limit=job.limit,
         depth=job.depth,
-        rate=job.manners.rate,
+        rate=job.politeness.rate,
     )
     return (await begin_crawl(project, caller, wanted)).id

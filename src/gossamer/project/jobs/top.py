@@ -27,7 +27,7 @@ JOBS = 8
 SITES = 10
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class RecentPace(msgspec.Struct, frozen=True, kw_only=True):
     """The current minute and the one before, and the totals of the minutes shown. Rates are per second."""
 
     counted: int  # attempts ever: two readings tell the speed in between
@@ -41,7 +41,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     minutes: int  # that the fields below cover
     pages: int
     items: int
-    tokens: float
+    credits: float
     errors: dict[str, int]  # by reason, most frequent first
     by_minute: list[float]  # pages per second, oldest first
     domains: dict[str, DomainPoint]  # the busiest
@@ -52,7 +52,7 @@ class TopView(msgspec.Struct, frozen=True, kw_only=True):
     answer."""
 
     at: str
-    pace: Pace | None
+    pace: RecentPace | None
     jobs: list[JobView]  # running, those with the most open pages first
     running_jobs: int  # in all
     queue: QueuePage
@@ -92,13 +92,13 @@ async def top_view(project: Project) -> TopView:
     )
 
 
-async def _pace(project: Project) -> Pace:
+async def _pace(project: Project) -> RecentPace:
     now = project.clock.now()
     shown = await history(project, since=now - (MINUTES - 1) * MINUTE, step=MINUTE)
     recent = await history(project, since=now - (NOW - 1) * MINUTE, step=MINUTE, busiest=0)
     whole, last = shown.whole, recent.whole
     elapsed = recent.until - recent.since
-    return Pace(
+    return RecentPace(
         counted=sum((await totals(project)).outcomes().values()),
         pages_per_second=last.per_second,
         items_per_second=round(last.items / elapsed, 3),
@@ -110,7 +110,7 @@ async def _pace(project: Project) -> Pace:
         minutes=MINUTES,
         pages=_pages(whole),
         items=whole.items,
-        tokens=whole.tokens,
+        credits=whole.credits,
         errors=dict(Counter(whole.errors).most_common()),
         by_minute=[point.per_second for point in shown.points],
         domains=shown.domains,

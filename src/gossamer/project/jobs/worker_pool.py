@@ -15,30 +15,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 
 import msgspec
 
+from ...backends.worker_names import fate_of
 from ...crawl.heartbeat import Heartbeat, Vitals
 from ...crawl.worker import Worker
 from ...errors import BackendUnavailable, GossamerError, Transient
 from ...fetch.open_route import Transports
+from ...frontier.contract import DRAIN, RESTART
 from ...model.events import EventHub, EventSink
 from ...model.job import Job
 from ...parse.spider import Spider
 from ...process import limits as openfiles
 from ...settings import Settings
+from ..live_settings import wake_if_budgets_changed
 from ..open import Project
+from ..records.export import write_feeds
 from ..spiders.spiders import spider_of_job
 from ..start_check import check_start
 from ..wiring import sink_of
 from ..workers.health import Health
 from ..workers.spools import Storing
+from ..workers.workers import ONE_PACE
 from . import slots as job_slots
-from .reports import JobReports
+from .reports import WorkerReports
+from .run_log import RunLog, code_of
 from .runner import JobRunner
 from .slots import USUAL_TERMS, JobSlot, Obstacles, PoolTerms, WaitingJob, moment
 
 SpiderOf = Callable[[Job], tuple[Spider, Settings]]
+YIELD = timedelta(milliseconds=250)  # before another look at single pages that another worker has
+AT_REST = 10  # times as long as a check for new jobs took is the pause after it, at least
 
 
 class Respite(msgspec.Struct, frozen=True):
@@ -86,9 +95,11 @@ class WorkerPool:
             vitals=self._vitals,
             troubles=events,
             drain=self.drain,
+            fate_of=fate_of,
         )
-        self._events = EventHub(self._heartbeat, events)
-        self._reports = JobReports(self._events, project.clock)
+        self._log = RunLog(project.state.shelf, project.clock, project.worker)
+        self._events = EventHub(self._heartbeat, self._log, events)
+        self._reports = WorkerReports(self._events, project.clock)
         self._sink = sink_of(project, self._events)
         self._runner = JobRunner(
             project,
@@ -105,6 +116,7 @@ class WorkerPool:
         self._running: dict[str, Job] = {}  # at the last look
         self._asked_at = float("-inf")
         self._newest = 0  # number of the newest job at that time
+        self._lively_until = float("-inf")  # until then, further jobs are expected
         self._waiting: list[WaitingJob] = []  # the next one is last
         self._since: dict[str, float] = {}  # when a job began to wait
         self._obstacles = Obstacles(project.clock)
@@ -126,7 +138,11 @@ class WorkerPool:
     @property
     def was_asked_to_drain(self) -> bool:
         """Whether an operator asked this worker to drain through the state, not by a signal."""
-        return self._heartbeat.was_asked_to_drain
+        return self._heartbeat.asked == DRAIN
+
+    @property
+    def was_asked_to_restart(self) -> bool:
+        return self._heartbeat.asked == RESTART
 
     def health(self) -> Health:
         in_flight = sum(slot.in_flight for slot in self._slots.values())
@@ -140,7 +156,9 @@ class WorkerPool:
     async def run(self) -> None:
         """Serve. If the state does not answer, wait for it. Faults of a job are reported, not raised, except those of a
         job that it works on to the end."""
-        async with self._heartbeat, self._sink, self._runner:
+        async with self._heartbeat, self._log, self._sink, self._runner:
+            with suppress(Transient):  # the pages wait a little longer
+                await wake_if_budgets_changed(self._project.state, self._project.settings)
             try:
                 while not self.is_draining() and not await self._look():
                     await self._rest()
@@ -257,10 +275,19 @@ class WorkerPool:
         elif worker.due_in < self._terms.no_page:
             return
         else:
+            try:
+                elsewhere = (await self._project.state.jobs.counts(job)).leased > 0  # not here: this worker is idle
+            except Transient:
+                return
             due = moment(self._project.clock.now() + worker.due_in.total_seconds())
             words = f"Job {job} waits: its next page is due at {due}, after a retry or when its site's window opens."
+            if elsewhere:
+                words = (
+                    f"Other workers have the pages of {job}. {ONE_PACE} This one helps if there is more to do, and"
+                    " ends with the job."
+                )
         slot.reported = True
-        self._reports.trouble(job, "job", words)
+        self._reports.waits(job, words)
 
     async def _may_leave(self, slot: JobSlot) -> bool:
         """False while its worker reads the seeds: another worker would have to start over."""
@@ -285,13 +312,13 @@ class WorkerPool:
         except Exception as error:  # a spider's constructor may raise anything
             self._leave_alone(job, error)
             return
-        slot = JobSlot(job=job, taken_at=self._project.clock.monotonic())
+        slot = JobSlot(job=job, taken_at=self._project.clock.monotonic(), code=code_of(spider))
         task = asyncio.create_task(self._serve(slot, spider, settings), name=f"serve {job.id}")
         self._tasks[job.id], self._slots[job.id] = task, slot
         task.add_done_callback(lambda _: self._ended(job))
 
     def _find_spider(self, job: Job) -> tuple[Spider, Settings]:
-        spider, settings = spider_of_job(self._project.settings, job)
+        spider, settings = spider_of_job(self._project.live.own, job)
         check_start(settings, spider)
         for remark in spider._remarks():
             self._reports.trouble(job.id, "spider", remark)
@@ -313,24 +340,40 @@ class WorkerPool:
             if self._until_idle and self._serves is not None:
                 idling.append(asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}"))
 
-        over = False
+        over: bool | None = False
         try:
-            over = await self._runner.work(job, spider, settings, opened=opened, draining=self._draining)
-            if over:
+            over = await self._runner.work(
+                job, spider, settings, opened=opened, draining=self._draining, yields=self._yields(job)
+            )
+            if over is None:
+                until = self._project.clock.monotonic() + YIELD.total_seconds()
+                self._respites[job.id] = Respite(until, hopeful=True)
+            elif over:
                 storing = await self._runner.close(job, spider, settings)
+                if storing is not None and not storing.alive:
+                    await self._sink.search_disk()
+                    storing = await self._runner.close(job, spider, settings)
                 if storing is not None:
                     self._wait_for_results(job, storing)
                 self._reports.ended(await self._project.state.jobs.job(job.id))
+                if job.schedule or job.owner:  # of others, the `crawl` that began them writes what it was asked for
+                    await write_feeds(self._project, job, spider)
         except Exception as error:  # from a backend, the spider's start, or a defect in Gossamer: other jobs go on
-            self._leave_alone(job, error, is_over=over)
+            self._leave_alone(job, error, is_over=bool(over))
         finally:
             for task in idling:
                 task.cancel()
 
+    def _yields(self, job: Job) -> bool:
+        """A single page that was just asked for is seen by all workers at once, and one of them is enough. The others
+        open the job after all when it is not so new any more: that worker may have died, or lack the route."""
+        age = self._project.clock.now() - job.created_at
+        return job.takes_single_pages and 0 <= age < self._terms.idle.total_seconds()
+
     def _wait_for_results(self, job: Job, storing: Storing) -> None:
         """Look at the job again soon. If no live worker stores its results, it does not keep this pool from ending."""
         until = self._project.clock.monotonic() + self._terms.idle.total_seconds()
-        self._respites[job.id] = Respite(until, hopeful=storing.in_hand)
+        self._respites[job.id] = Respite(until, hopeful=storing.alive)
         self._reports.trouble(job.id, "storing", storing.in_words(job.id))
 
     async def _leave_when_idle(self, job: Job, worker: Worker) -> None:
@@ -351,7 +394,7 @@ class WorkerPool:
         if self.is_draining():
             worker.drain()
         else:
-            self._reports.begun(slot.job)
+            self._reports.begun(slot.job, slot.code)
 
     def _share_out(self) -> None:
         """Share the process's concurrency among the jobs that have something to do."""
@@ -403,18 +446,24 @@ class WorkerPool:
     async def _rest(self) -> None:
         """Sleep until the next look; shorter if something changed here, or a job was started whose caller may be
         waiting."""
-        clock, glance = self._project.clock, self._terms.glance.total_seconds()
-        ends = clock.monotonic() + self._terms.look.total_seconds()
-        if self._to_the_end:
-            glance = self._terms.look.total_seconds()  # it knows its jobs
-        while (left := ends - clock.monotonic()) > 0:
+        clock, terms = self._project.clock, self._terms
+        began, took = clock.monotonic(), 0.0
+        due = (one.until for one in self._respites.values() if one.until > began)
+        ends = min((began + terms.look.total_seconds(), *due))
+        while (left := ends - (now := clock.monotonic())) > 0:
+            glance = terms.quick_glance if now < self._lively_until else terms.glance
+            if self._to_the_end:
+                glance = terms.look  # it knows its jobs
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(glance, left)):
+                async with asyncio.timeout(min(max(glance.total_seconds(), took * AT_REST), left)):
                     await self._changed.wait()
                     return
+            began = clock.monotonic()
             with suppress(Transient):  # the next look decides
                 if await self._project.state.jobs.newest_number() != self._newest:
+                    self._lively_until = clock.monotonic() + terms.lively.total_seconds()
                     return
+            took = clock.monotonic() - began
 
     async def _stop(self) -> None:
         """End everything that still runs, when `run` itself was cancelled."""

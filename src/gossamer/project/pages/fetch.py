@@ -20,9 +20,8 @@ from ...crawl.extension import Extensions
 from ...crawl.fetch_page import fetch_unqueued, fetcher_of, unqueued_task
 from ...crawl.page_request import PageRequests
 from ...errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
-from ...extract.media import Media
-from ...fetch.fetcher import Disallowed, Fetched, PageRequest
-from ...fetch.robots import MemoryShelf
+from ...fetch.fetcher import Disallowed, FetchedPage, PageRequest
+from ...fetch.robots_shelf import MemoryShelf
 from ...model.page import Headers, Snapshot
 from ...model.task import Request, fault_of
 from ...model.url import origin_of, parse_url, site_of, typed_url, without_user
@@ -42,7 +41,7 @@ from ..wiring import robots_of
 _REF = re.compile(r"\d{4}-\d{2}-\d{2}/[^#\s]+#\d+\+\d+")
 
 
-class Download(msgspec.Struct, frozen=True, kw_only=True):
+class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A page fetched for a person, with the redirects that led to it."""
 
     snapshot: Snapshot
@@ -61,7 +60,7 @@ async def fetch_one(
     route: str | None = None,
     request: Request | None = None,
     spider: Spider | None = None,
-) -> Download:
+) -> FetchedFile:
     """Fetch `url`, following redirects up to the limit; each hop is checked. Raises FetchFailed, FetchRefused.
 
     `request` says what to send, if it is more than a GET. It is sent as `spider` would send it: with the spider's
@@ -80,7 +79,7 @@ async def fetch_one(
         if taken.pool is not None:
             project = await stack.enter_async_context(open_project(settings, to_look=True))
             pools = await stack.enter_async_context(
-                Pools(settings.proxies, project.state.exits, clock, project=settings.project, root=settings.root)
+                Pools(settings.proxies, project.state.proxies, clock, project=settings.project, root=settings.root)
             )
         await transports.for_pages(taken)  # raises MissingExtra if a package is missing
         asked = robots_of(settings, MemoryShelf(), clock) if robots else None
@@ -94,7 +93,7 @@ async def fetch_one(
                     terms_for=lambda site: RouteTerms(ladder=(taken,), learns=False),
                     routes=routing.routes,
                     transports=transports,
-                    exits=pools,
+                    proxies=pools,
                     clock=clock,
                 ),
                 before_send=lambda site: _at_once,
@@ -111,7 +110,7 @@ async def fetch_one(
             f"{origin_of(outcome.url)}/robots.txt forbids {outcome.url}{rule}. "
             f"If you may fetch it all the same, say --no-robots."
         )
-    assert isinstance(outcome, Fetched)  # a 304 only answers requests with validators
+    assert isinstance(outcome, FetchedPage)  # a 304 only answers requests with validators
     response = outcome.response
     snapshot = Snapshot(
         url=response.url,
@@ -122,7 +121,7 @@ async def fetch_one(
         fetched_at=outcome.fetched_at,
         cut=response.cut,
     )
-    return Download(
+    return FetchedFile(
         snapshot=snapshot,
         seconds=response.seconds,
         wire_bytes=response.wire_bytes,
@@ -186,8 +185,10 @@ def file_page(file: Path, url: str | None = None) -> Page:
 
 def text_of(page: Page, *, markdown: bool = False) -> str:
     """The main content of a page as text or Markdown. Raises FetchRefused for a page without text."""
-    if page.media is Media.HTML:
+    if page.has_content:
         return page.markdown() if markdown else page.main_text(titled=True) or page.selector.text
+    if page.document is not None:
+        return page.markdown() if markdown else page.main_text()  # says how it can be read
     if b"\0" in page.body[:1024]:
         raise FetchRefused(f"{page.url} is {page.content_type or 'binary'}, which has no text. Use -o FILE.")
     return page.text

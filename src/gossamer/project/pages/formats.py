@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from ...errors import Permanent
+from ...extract.article import main_text
 from ...extract.article.content import content_html, content_markdown, pictures_of
-from ...extract.media import Media
 from ...extract.schema_values import values_by_schema
 from ...model.page_content import WHOLE, PageContent
 from ...parse.page import Page
@@ -28,33 +28,38 @@ def formatted(page: Page, wanted: WantedFormats) -> dict[str, Any]:
     content = wanted.content or WHOLE
     if fault := content.fault():
         raise Permanent(fault)
-    is_html = page.media is Media.HTML and page.tree is not None
+    readable = page.has_content
     data: dict[str, Any] = {}
     for name in wanted.formats:
         match name:
             case "html":
-                data[name] = None if b"\0" in page.body[:1024] else page.text
+                data[name] = page.text if readable or b"\0" not in page.body[:1024] else None
             case "text":
-                data[name] = (page.main_text() or page.selector.text) if is_html else None
+                data[name] = _text_of(page, content) if readable else None
             case "markdown":
-                data[name] = content_markdown(page, content) if is_html else None
+                data[name] = content_markdown(page, content) if readable else None
             case "clean_html":
-                data[name] = content_html(page, content) if is_html else None
+                data[name] = content_html(page, content) if readable else None
             case "images":
-                data[name] = pictures_of(page) if is_html else []
+                data[name] = pictures_of(page) if readable else []
             case "opengraph":
-                data[name] = page.structured()["opengraph"] if is_html else {}
+                data[name] = page.structured()["opengraph"] if readable else {}
             case "json":
-                data[name] = values_by_schema(page, wanted.schema or {}) if is_html else None
+                data[name] = values_by_schema(page, wanted.schema or {}) if readable else None
             case "links":
-                data[name] = page.links() if is_html else []
+                data[name] = page.links() if readable else []
             case "metadata":
-                data[name] = _plain(page.metadata()) if is_html else None
+                data[name] = _plain(page.metadata()) if readable else None
             case "product":
-                data[name] = _plain(page.product()) if is_html else None
+                data[name] = _plain(page.product()) if readable else None
             case "article":
-                data[name] = _plain(page.article()) if is_html else None
+                data[name] = _plain(page.article()) if readable else None
     return data
+
+
+def _text_of(page: Page, content: PageContent) -> str:
+    text = main_text(page, parts=content)
+    return text or ("" if content.chooses else page.selector.text)
 
 
 def _plain(value: object) -> Any:

@@ -7,7 +7,6 @@ from typing import Literal
 import msgspec
 
 from ...errors import ParseFailed
-from ...extract.media import Media
 from ...extract.sitemaps import sitemap_of
 from ...model.url import host_of, site_of
 from ...parse.page import Page
@@ -24,7 +23,7 @@ class WantedLinks(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
 
 
-class FoundLinks(msgspec.Struct, frozen=True, kw_only=True):
+class PageLinks(msgspec.Struct, frozen=True, kw_only=True):
     """`sitemaps` are those that the source names; `trouble` says what could not be read."""
 
     links: list[str] = []
@@ -33,22 +32,21 @@ class FoundLinks(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-def links_in(page: Page, wanted: WantedLinks) -> FoundLinks:
+def links_in(page: Page, wanted: WantedLinks) -> PageLinks:
     match wanted.source:
         case "robots":
-            return FoundLinks(sitemaps=list(sitemaps_in(page.text, page.url)))
+            return PageLinks(sitemaps=list(sitemaps_in(page.text, page.url)))
         case "page":
-            is_html = page.media is Media.HTML and page.tree is not None
-            links, more = _fitting(page.document_links() if is_html else [], wanted)
-            return FoundLinks(links=links, more=more)
+            links, more = _fitting(page.document_links() if page.has_content else [], wanted)
+            return PageLinks(links=links, more=more)
         case "sitemap":
             try:
                 sitemap = sitemap_of(page)
             except ParseFailed as error:
-                return FoundLinks(trouble=str(error))
+                return PageLinks(trouble=str(error))
             links, more = _fitting([entry.loc for entry in sitemap.urls], wanted)
             children = [child.loc for child in sitemap.children]
-            return FoundLinks(links=links, more=more, sitemaps=children, trouble=sitemap.trouble or "")
+            return PageLinks(links=links, more=more, sitemaps=children, trouble=sitemap.trouble or "")
 
 
 def _fitting(links: list[str], wanted: WantedLinks) -> tuple[list[str], bool]:

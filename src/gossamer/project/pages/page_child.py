@@ -9,6 +9,7 @@ says nothing. How it fails: an order that takes too long or too much memory gets
 from __future__ import annotations
 
 import ctypes
+import difflib
 import json
 import os
 import resource
@@ -21,11 +22,13 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ...errors import GossamerError
+from ...model.healing import RulesVersion
 from ...model.page import Headers, Snapshot
 from ...parse.page import Page
 from ...parse.site import PartTerms, description_of
 from ...process.supervisor import PR_SET_PDEATHSIG
 from ...recipe.fields import BadRules, extract, read_rules
+from ...units import many
 from .formats import WantedFormats, formatted
 from .links import WantedLinks, links_in
 
@@ -63,14 +66,16 @@ class DescribePage(msgspec.Struct, frozen=True, tag="describe"):
     terms: PartTerms | None = None  # of a crawl of a part of a site
 
 
-Work = CheckRules | ExtractValues | FormatPage | ListLinks | DescribePage
+class CompareTexts(msgspec.Struct, frozen=True, tag="compare"):
+    """The lines that differ, as a unified diff."""
+
+    before: str
+    after: str
 
 
-class PageOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do within `seconds`, and the page to do it with. A check of rules needs none."""
+class SentPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page as bytes."""
 
-    work: Work
-    seconds: float
     url: str = ""
     requested_url: str = ""
     status: int = 0
@@ -108,12 +113,47 @@ class PageAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return json.loads(self.text) if self.text else self.values
 
 
-def order_of(work: Work, page: Snapshot | None, seconds: float) -> PageOrder:
-    if page is None:
-        return PageOrder(work=work, seconds=seconds)
-    return PageOrder(
-        work=work,
-        seconds=seconds,
+class OutlinePage(msgspec.Struct, frozen=True, tag="outline"):
+    """The texts of the page: `PageOutline`."""
+
+
+class LearnRules(msgspec.Struct, frozen=True, tag="learn"):
+    """Rules for these values of the page, by the names of their fields, tried on others: `LearnedHere`."""
+
+    fields: dict[str, str]
+    others: tuple[SentPage, ...] = ()
+
+
+class WeighRules(msgspec.Struct, frozen=True, tag="weigh"):
+    """How stable the rules of a recipe are, by this page and others: a list of `RuleStability`."""
+
+    recipe: bytes
+    file: str
+    healed: RulesVersion | None = None  # above those of the file
+    others: tuple[SentPage, ...] = ()
+
+
+class LearnedHere(msgspec.Struct, frozen=True, kw_only=True):
+    """A recipe by example, and what its rules find on the other pages."""
+
+    recipe: str
+    fields: list[dict[str, Any]]  # FieldByExample
+    tried: int
+
+
+Reading = CheckRules | ExtractValues | FormatPage | ListLinks | DescribePage | CompareTexts
+Work = Reading | OutlinePage | LearnRules | WeighRules
+
+
+class PageOrder(SentPage, frozen=True, kw_only=True):
+    """What to do within `seconds`, and the page to do it with. A check of rules needs none."""
+
+    work: Work
+    seconds: float
+
+
+def sent_page(page: Snapshot) -> SentPage:
+    return SentPage(
         url=page.url,
         requested_url=page.requested_url,
         status=page.status,
@@ -122,6 +162,11 @@ def order_of(work: Work, page: Snapshot | None, seconds: float) -> PageOrder:
         fetched_at=page.fetched_at,
         cut=page.cut,
     )
+
+
+def order_of(work: Work, page: Snapshot | None, seconds: float) -> PageOrder:
+    sent = msgspec.structs.asdict(sent_page(page)) if page is not None else {}
+    return PageOrder(work=work, seconds=seconds, **sent)
 
 
 class _TooLong(BaseException):
@@ -145,6 +190,49 @@ def _done(order: PageOrder) -> Any:  # Any: any JSON
             return links_in(order.page, wanted)
         case DescribePage(terms):
             return description_of(order.page, terms)
+        case CompareTexts(before, after):
+            sides = before.splitlines(), after.splitlines()
+            return "\n".join(difflib.unified_diff(*sides, "previous", "current", lineterm=""))
+        case OutlinePage():
+            return _outline(order.page)
+        case LearnRules(fields, others):
+            return _learned(order.page, fields, [one.page for one in others])
+        case WeighRules(recipe, file, healed, others):
+            return _weighed(recipe, file, healed, [order.page, *(one.page for one in others)])
+
+
+# The engine of learning is imported where it is used: most children never need it.
+
+
+def _outline(page: Page) -> Any:
+    from ...recipe.induction.outline import outline_of
+
+    return outline_of(page)
+
+
+def _weighed(recipe: bytes, file: str, healed: RulesVersion | None, pages: list[Page]) -> Any:
+    from ...recipe.induction.stability import stability_of
+    from ...recipe.overlay import with_rules
+    from ...recipe.reader import read_recipe
+    from ...recipe.spider import spider_of
+
+    spider = spider_of(read_recipe(recipe, file))()
+    return stability_of(with_rules(spider, healed) if healed is not None else spider, pages)
+
+
+def _learned(page: Page, fields: dict[str, str], others: list[Page]) -> LearnedHere:
+    from ...recipe.by_example import ExamplePage, StartPages, learn_rules, recipe_with
+    from ...recipe.reader import read_recipe
+
+    learned = learn_rules([ExamplePage(page.url, fields)], [page], others)
+    tried = f"tried on {many(len(others), 'other page')}. Add the list that leads to such pages."
+    recipe = recipe_with(learned, StartPages(urls=[page.url]), "FILE", f"Learned from 1 example; {tried}")
+    read_recipe(recipe.encode(), "FILE.toml")
+    return LearnedHere(
+        recipe=recipe,
+        fields=msgspec.to_builtins(learned.field_views(learned.findings)),
+        tried=len(others),
+    )
 
 
 def _answer(order: PageOrder) -> bytes:

@@ -24,7 +24,7 @@ from ...crawl.parse_page import Describe
 from ...errors import ParseFailed
 from ...model.job import Job
 from ...model.page import Snapshot
-from ...parse.site import HAND_ON, Description, SitePartSpider, SiteSpider
+from ...parse.site import HAND_ON, Description, RawPageSpider, SitePartSpider, SiteSpider
 from ...parse.spider import Spider
 from ...process.signals import send
 from ...settings import Settings
@@ -44,7 +44,7 @@ _ENVIRONMENT = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ")  # variables that 
 
 class PageChildren:
     """Open inside `async with`; children are started on demand. With `refuses` False the line has no end: for callers
-    that bound the pages in hand themselves."""
+    that bound the pages in progress themselves."""
 
     def __init__(self, children: int = CHILDREN, each: int = EACH, *, refuses: bool = True) -> None:
         bounds = {"waiting_each": WAITING_EACH, "waiting": WAITING} if refuses else {}
@@ -135,7 +135,7 @@ def describer_of(children: PageChildren, job: Job, spider: Spider, settings: Set
     """Reads pages of a key's job for the worker, if they are large or their links are matched with the key's patterns:
     on its event loop, each would stop the pages of all other jobs. None for jobs of the project itself, and for spiders
     whose own code reads the page."""
-    if not job.owner or not isinstance(spider, SiteSpider | SitePartSpider):
+    if not job.owner or not isinstance(spider, SiteSpider | SitePartSpider) or isinstance(spider, RawPageSpider):
         return None
     seconds = settings.crawl.parse_timeout.total_seconds()
     terms = spider.terms if isinstance(spider, SitePartSpider) else None

@@ -48,20 +48,23 @@ from ..jobs.api_jobs import (
 from ..jobs.api_requests import NoWorker, RequestedPage, ScrapeRequest
 from ..jobs.outcome_cache import OutcomeCache
 from ..open import Project
+from .changes import CHANGES, changes_of
 from .external_services import LanguageModel
 from .extraction import Extraction
 from .formats import WantedFormats
-from .links import FoundLinks, WantedLinks
-from .page_child import FormatPage, ListLinks
+from .links import PageLinks, WantedLinks
+from .page_child import FormatPage, ListLinks, PageAnswer, Work
 from .page_children import PageChild, PageChildren
 
 PLAIN = FetchOptions()  # a plain GET
-LOOK = timedelta(milliseconds=100)  # how often to check which jobs still run
+SOONEST, LOOK = timedelta(milliseconds=5), timedelta(milliseconds=100)  # between two checks which jobs still run
+PATIENCE = 0.2  # of the time that the newest client has waited is the pause before the next check
+AT_REST = 10  # times as long as a check took is the pause after it, at least
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
 FIRST_RESULTS = 100  # shown with a batch's job: all of them, unless they are too big
 MOST_OF_A_PAGE = 64 * 1024 * 1024  # bytes, over all requested formats
-_NOT_READ = ("screenshot", "records")  # formats that are not made from the body of the page
+_NOT_READ = ("screenshot", "records", CHANGES)  # formats that are not made from the body of the page alone
 
 
 class PageMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,13 +155,15 @@ class PageReader:
     """Waits for results and reads them. Open inside `async with`: it owns the child processes that read pages, and a
     task that polls for all waiting clients.
 
-    However many clients wait, one query serves all of them, ten times a second.
+    However many clients wait, one query serves all of them: soon after a client began to wait, since most pages take
+    no longer than a site's answer, then ten times a second.
     """
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}  # by job
         self._wanted = asyncio.Event()
+        self._newest_wait = 0.0  # when the newest client began to wait
         self._children = PageChildren()
         self.extraction = Extraction(project.clock, self._children)
         self.model = LanguageModel(project.settings)
@@ -177,6 +182,7 @@ class PageReader:
         """Wait until the job has ended; False if `seconds` passed first. Raises BackendUnavailable."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(job, []).append(ended)
+        self._newest_wait = self._project.clock.monotonic()
         self._wanted.set()
         try:
             async with asyncio.timeout(seconds):
@@ -192,8 +198,10 @@ class PageReader:
         return True
 
     async def _look(self) -> None:
+        clock = self._project.clock
         while True:
             await self._wanted.wait()
+            began = clock.monotonic()
             waiting = list(self._waiting)  # before the query: jobs added meanwhile are included in the next look
             try:
                 running = {job.id for job in await self._project.state.jobs.running_jobs()}
@@ -203,7 +211,9 @@ class PageReader:
                 self._tell([job for job in waiting if job not in running], None)
             if not self._waiting:
                 self._wanted.clear()
-            await self._project.clock.sleep(LOOK.total_seconds())
+            now = clock.monotonic()
+            soon = max(SOONEST.total_seconds(), PATIENCE * (now - self._newest_wait))
+            await clock.sleep(max(min(soon, LOOK.total_seconds()), AT_REST * (now - began)))
 
     def _tell(self, jobs: list[str], error: GossamerError | None) -> None:
         for job in jobs:
@@ -219,19 +229,24 @@ class PageReader:
         """The newest good copy in the archive that a job visible to the caller has fetched, if it is at most `max_age`
         seconds old and has what the client wants. None for a request with a payload or with options about how to fetch:
         a copy does not tell how it was fetched, and a payload may change the response."""
-        if "records" in wanted.formats or not _is_plain(wanted):
+        if not {"records", CHANGES}.isdisjoint(wanted.formats) or not _is_plain(wanted):
             return None
-        project = self._project
-        visits = await project.records.visits(project.rules.fingerprint(href))
-        oldest = project.clock.now() - max_age
-        recent = [one for one in visits if one.archive_ref and not one.failure and one.fetched_at >= oldest]
-        good = [one for one in recent if await self._may_read(caller, one.job)]
-        if not good:
-            return None
+        oldest = self._project.clock.now() - max_age
+        copies = await self.copies(caller, href)
+        good = [one for one in copies if not one.failure and one.fetched_at >= oldest]
+        return await self.of_copy(caller, good[-1], wanted) if good else None
+
+    async def copies(self, caller: Caller, href: str) -> list[PageFacts]:
+        """The archived copies of a page that the caller may see, failed ones too, oldest first."""
+        visits = await self._project.records.visits(self._project.rules.fingerprint(href))
+        return [one for one in visits if one.archive_ref and await self._may_read(caller, one.job)]
+
+    async def of_copy(self, caller: Caller, copy: PageFacts, wanted: RequestedPage) -> PageOutcome | None:
+        """One archived copy; None if it was pruned, or lacks a screenshot that is wanted."""
         error = None
         async with self._children.turn(caller.id) as child:
             try:
-                snapshot = await read_visit(project.archive, good[-1])
+                snapshot = await read_visit(self._project.archive, copy)
             except Permanent:
                 return None  # pruned
             if "screenshot" in wanted.formats and not snapshot.screenshot:
@@ -258,6 +273,18 @@ class PageReader:
             tokens_used=0.0,
             error=error,
         )
+
+    async def ask_of(self, caller: Caller, copy: PageFacts, work: Work, seconds: float) -> PageAnswer | None:
+        """What a child makes of one archived copy; None if that took too long, or if the copy was pruned."""
+        async with self._children.turn(caller.id) as child:
+            try:
+                snapshot = await read_visit(self._project.archive, copy)
+            except Permanent:
+                return None
+            return await child.ask(work, snapshot, seconds)
+
+    async def may_read(self, caller: Caller, copy: PageFacts) -> bool:
+        return bool(copy.archive_ref) and await self._may_read(caller, copy.job)
 
     async def _may_read(self, caller: Caller, id: str) -> bool:
         """If the project's own jobs may visit private addresses, only pages fetched by jobs of keys are returned."""
@@ -326,6 +353,8 @@ class PageReader:
                     status = snapshot.status  # not 304, if the earlier copy is still good
                     meta = msgspec.structs.replace(meta, content_type=snapshot.headers.get("content-type") or None)
                     data = await self._data(child, snapshot, page, job)
+                    if CHANGES in page.formats:
+                        data[CHANGES] = await self._changes(child, fingerprint, snapshot, page, job)
             except _NotExtracted as failure:
                 data, error = failure.data, error or PageError(code="extract", message=str(failure))
             except (BackendUnavailable, KeyBusy, ServerBusy):
@@ -346,7 +375,7 @@ class PageReader:
     async def _fate(self, job: Job, url: str, how: FetchOptions) -> UrlFate | None:
         return await self._project.state.queue.fate(job.id, site_of(url), self._project.rules.fingerprint(url, how))
 
-    async def links(self, job: Job, url: str, wanted: WantedLinks) -> FoundLinks:
+    async def links(self, job: Job, url: str, wanted: WantedLinks) -> PageLinks:
         """The addresses in the raw page that an ended job fetched for this address, after redirects. Raises KeyBusy,
         ServerBusy."""
         fate = await self._fate(job, url, PLAIN)
@@ -356,17 +385,17 @@ class PageReader:
             fate = await self._fate(job, fate.reason.rpartition(" ")[2], PLAIN)
         state, reason, message = (fate.state, fate.reason, fate.message) if fate is not None else (None, "", "")
         if (error := _error_of(state, reason, message, job)) is not None:
-            return FoundLinks(trouble=error.message)
+            return PageLinks(trouble=error.message)
         fingerprint = self._project.rules.fingerprint(fate.url if fate is not None else url)
         try:
             async with self._children.turn(job.owner) as child:
                 snapshot = await self._snapshot(job, fingerprint, earlier=True)
                 answer = await child.ask(ListLinks(wanted), snapshot, self._seconds)
         except Permanent as failure:
-            return FoundLinks(trouble=str(failure))
+            return PageLinks(trouble=str(failure))
         if answer is None or answer.failure:
-            return FoundLinks(trouble=answer.failure if answer is not None else self._too_slow(url))
-        return msgspec.convert(answer.content, FoundLinks)
+            return PageLinks(trouble=answer.failure if answer is not None else self._too_slow(url))
+        return msgspec.convert(answer.content, PageLinks)
 
     @property
     def _seconds(self) -> float:
@@ -411,6 +440,15 @@ class PageReader:
                 f"{snapshot.url} has more than {MOST_OF_A_PAGE >> 20} MiB in these formats. Request fewer of them."
             )
         return data
+
+    async def _changes(
+        self, child: PageChild, fingerprint: bytes, snapshot: Snapshot, page: WantedPage, job: Job
+    ) -> Any:  # Any: plain JSON
+        found = await changes_of(
+            self._project, child, fingerprint, snapshot, job, content=page.content, schema=page.schema,
+            seconds=self._seconds,
+        )  # fmt: skip
+        return msgspec.to_builtins(found)
 
     async def _records(self, query: RecordQuery) -> list[dict[str, Any]]:
         """The first records of a page."""

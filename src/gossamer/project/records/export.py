@@ -6,6 +6,7 @@ exported, and where an export of changes continues.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from ...errors import Misconfigured
 from ...model.job import Job, JobState
 from ...parse.links import as_texts
 from ...parse.spider import Spider
+from ...settings import Settings
 from ...store.contract import RecordQuery, VisitQuery
 from ...store.export import (
     Destination,
@@ -34,12 +36,15 @@ from ...store.export import (
 from ...store.export.destination import CursorFile, ExportCursor
 from ...store.warc import export_warc, is_compressed
 from ..jobs.jobs import find_job
+from ..jobs.outcome import leaves_outputs_alone
 from ..open import Project
 from .files import FileFolder, JoinedRecords
+from .live_lines import LiveLines, is_live
 from .records import RecordFilter, query_of, what_there_is
 
 _REMOTE = "s3://"
 FEEDS_FOR = timedelta(days=1)  # in this time, a second `gossamer crawl` of a job does not write its feeds again
+LOOKED_AT = 1_000  # records whose types are known before a command is recommended
 _ANY = "any"  # stands for `{job}` and `{type}` until they are known
 
 
@@ -73,7 +78,10 @@ def destination_of(output: str, *, now: float, **words: str | None) -> Destinati
         return ObjectDestination(named(address, now=now, **words) + mark + options)
     scheme, found, _ = output.partition("://")
     if found and scheme.isalnum():
-        raise Misconfigured(f"-o {output!r}: only s3:// can be written to, and files. Name a file.")
+        raise Misconfigured(
+            f"-o {scheme}://...: only s3:// can be written to, and files. `gossamer crawl -o` and [outputs.NAME] in"
+            f" gossamer.toml also write to databases: docs/outputs.md."
+        )
     return destination_at(Path(named(output, now=now, **words)))
 
 
@@ -87,48 +95,104 @@ def outputs_of(output: str | Path | Sequence[str] | None, spider: Spider) -> tup
     return tuple(map(str, outputs))
 
 
-def try_outputs(outputs: Sequence[str], spider: Spider) -> None:
+def try_outputs(outputs: Sequence[str], spider: Spider, settings: Settings) -> None:
     """Check before a crawl whether its outputs can be written; the job has no id yet. Raises as `destination_of`."""
-    places = [destination_of(one, now=SystemClock().now(), job=_ANY, spider=spider.name, type=_ANY) for one in outputs]
+    from ..outputs.run import is_address, try_address, typed_outputs  # which imports this project's records
+
+    for table in typed_outputs([one for one in outputs if is_address(one)], spider.name).values():
+        try_address(settings, table)
+    files = [one for one in outputs if not is_address(one)]
+    places = [destination_of(one, now=SystemClock().now(), job=_ANY, spider=spider.name, type=_ANY) for one in files]
     if len({str(place) for place in places}) < len(places):
         raise Misconfigured("Two outputs are the same file. Name each of them once.")
     for place in places:
         probe_destination(place)
 
 
+def live_lines(
+    project: Project, job: str, spider: Spider, outputs: Sequence[str], *, meta: bool = True
+) -> dict[str, LiveLines]:
+    """The outputs that are written while the crawl goes on."""
+    source, now = JoinedRecords(project.records, project.rules), project.clock.now()
+    found = {}
+    for output in outputs:
+        if "{type}" not in output:
+            place = destination_of(output, now=now, job=job, spider=spider.name)
+            if is_live(place) and (isinstance(place, StandardOutput) or getattr(place, "path", None) is not None):
+                found[output] = LiveLines(
+                    place, source, project.records.cursor, job, project.clock, TableShape(meta=meta)
+                )
+    return found
+
+
 async def write_outputs(
-    project: Project, job: str, spider: Spider, outputs: Sequence[str], *, gone: bool | None
+    project: Project, job: str, spider: Spider, outputs: Sequence[str], *, gone: bool | None, meta: bool = True
 ) -> None:
-    """Write the records of a job to each of the outputs; for an output with `{type}`, to one file per type."""
+    """Write the records of a job to each of the outputs; for an output with `{type}`, to one file per type. Raises
+    Misconfigured for a table of several types."""
     source, now = JoinedRecords(project.records, project.rules), project.clock.now()
     types: list[str] = []
-    if any("{type}" in one for one in outputs):
+    if any("{type}" in one or is_table(one) for one in outputs):
         found = {record.type async for record in project.records.records(RecordQuery(job=job, gone=gone))}
         types = sorted(found)
     for output in outputs:
         for kind in types if "{type}" in output else [None]:
             place = destination_of(output, now=now, job=job, spider=spider.name, type=kind)
-            await export(source, RecordQuery(job=job, type=kind, gone=gone), place)
+            if kind is None and is_table(output):
+                refuse_several(output, types)
+            shape = TableShape(meta=meta)
+            await export(source, RecordQuery(job=job, type=kind, gone=gone), place, shape=shape)
 
 
-async def write_feeds(project: Project, job: Job, spider: Spider) -> None:
-    """Let the spider write its own kind of outputs, once, when the job has ended."""
+def is_table(output: str, format: str | None = None) -> bool:
+    """Whether all records would share the columns of one sheet."""
+    form = format_of(output.partition("?")[0], format).format
+    return form in ("csv", "xlsx")
+
+
+def refuse_several(output: str, types: Sequence[str]) -> None:
+    """Raises Misconfigured for a sheet of several types, whose columns would be those of all of them."""
+    if len(types) > 1:
+        stem, dot, ending = output.rpartition(".")
+        raise Misconfigured(
+            f"{output}: items of {len(types)} types ({', '.join(types[:5])}) do not fit one table. Export one of them:"
+            f" gossamer export --type {types[0]} -o {output}; or crawl into a file for each:"
+            f" -o '{stem}-{{type}}{dot}{ending}'."
+        )
+
+
+async def table_command(project: Project, job: str) -> str:
+    """A command that writes the records of the job as a table: of one type, if its first records are of several."""
+    types: set[str] = set()
+    count = 0
+    async for record in project.records.records(RecordQuery(job=job, gone=False)):
+        types.add(record.type)
+        count += 1
+        if count == LOOKED_AT:
+            break
+    only = f" --type {shlex.quote(min(types))}" if len(types) > 1 else ""
+    return f"gossamer export --job {job}{only} -o items.csv"
+
+
+async def write_feeds(project: Project, job: Job, spider: Spider) -> list[str]:
+    """Let the spider write its own kind of outputs, once, when the job has ended; return where they are."""
     if type(spider)._write_feeds is Spider._write_feeds:
-        return
+        return []
     known = await project.state.jobs.job(job.id)
-    if known is None or known.state is JobState.RUNNING:
-        return
+    if known is None or known.state is JobState.RUNNING or await leaves_outputs_alone(project, job.id):
+        return []
     # No worker reads the seeds of an ended job, so their lease decides which process writes.
-    if await project.state.seeds.claim(job.id, project.worker, FEEDS_FOR):
-        source = JoinedRecords(project.records, project.rules)
-        await spider._write_feeds(source.records(RecordQuery(job=job.id, gone=False)))
+    if not await project.state.seeds.claim(job.id, project.worker, FEEDS_FOR):
+        return []
+    source = JoinedRecords(project.records, project.rules)
+    return await spider._write_feeds(source.records(RecordQuery(job=job.id, gone=False)))
 
 
 def is_binary_output(output: str, format: str | None = None, job: str | None = None) -> bool:
     """Whether the export would write a binary format to standard output. Raises Misconfigured for a name without a
     known format."""
-    place = destination_of(output, now=SystemClock().now(), job=job)
-    return format_of(place.name, format).format == "parquet" and isinstance(place, StandardOutput)
+    place = destination_of(output, now=SystemClock().now(), job=job or _ANY, spider=_ANY, type=_ANY)
+    return format_of(place.name, format).format in ("parquet", "xlsx") and isinstance(place, StandardOutput)
 
 
 async def export_records(
@@ -158,6 +222,8 @@ async def export_records(
     if folder is not None:
         await folder.open()
     source = JoinedRecords(project.records, project.rules, folder)
+    if query.type is None and is_table(output, format):
+        refuse_several(output, sorted({record.type async for record in project.records.records(query)}))
     if cursor is not None:
         done = await _export_changes(project, source, query, wanted, place, format, shape, cursor)
     else:

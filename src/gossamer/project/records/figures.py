@@ -23,7 +23,7 @@ from ...model.figures import (
     figures_of,
     pages_of,
     success_rate,
-    summed,
+    sum_figures,
 )
 from ...model.job import Job
 from ...model.record import Attempt
@@ -49,7 +49,7 @@ class RoutePoint(msgspec.Struct, frozen=True, kw_only=True):
     p50: float | None  # seconds
     p95: float | None
     p99: float | None
-    tokens: float
+    credits: float
     bytes: int
 
 
@@ -82,7 +82,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     p99: float | None = None
     errors: dict[str, int] = {}  # by reason
     items: int = 0
-    tokens: float = 0.0
+    credits: float = 0.0
     routes: dict[str, RoutePoint] = {}
 
 
@@ -204,7 +204,7 @@ def _point(start: float, end: float, parts: Sequence[Figures], name: str | None)
     """`name` is that of a domain or a job: then the parts hold only its figures."""
     if name is not None:
         return _point_of_one(start, end, [own for one in parts for own in (*one.domains.values(), *one.jobs.values())])
-    figures = summed(parts, most_domains=0)
+    figures = sum_figures(parts, most_domains=0)
     outcomes = figures.outcomes()
     latency = _all_routes(figures)
     return Point(
@@ -219,7 +219,7 @@ def _point(start: float, end: float, parts: Sequence[Figures], name: str | None)
         p99=latency.quantile(0.99),
         errors=figures.errors,
         items=figures.items,
-        tokens=sum(figures.tokens.values()),
+        credits=sum(figures.credits.values()),
         routes={route: _route_point(figures, route) for route in _routes(figures)},
     )
 
@@ -253,7 +253,7 @@ def _without(figures: Figures, name: str | None) -> Figures:
 
 
 def _domain_points(parts: Sequence[Figures], most: int) -> dict[str, DomainPoint]:
-    figures = summed([Figures(domains=one.domains) for one in parts], most_domains=most)
+    figures = sum_figures([Figures(domains=one.domains) for one in parts], most_domains=most)
     names = sorted(figures.domains, key=lambda name: (name == OTHER, -pages_of(figures.domains[name]), name))
     return {name: _domain_point(figures.domains[name]) for name in names}
 
@@ -267,7 +267,7 @@ def _route_point(figures: Figures, route: str) -> RoutePoint:
         p50=latency.quantile(0.5),
         p95=latency.quantile(0.95),
         p99=latency.quantile(0.99),
-        tokens=figures.tokens.get(route, 0.0),
+        credits=figures.credits.get(route, 0.0),
         bytes=figures.bytes.get(route, 0),
     )
 

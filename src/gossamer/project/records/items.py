@@ -6,11 +6,12 @@ The numbers are those of model/item_account.py, and there are no others.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 import msgspec
 
 from ...errors import BackendUnavailable
-from ...model.item_account import STATE_WORDS, STATES, Conflict, ItemCounts
+from ...model.item_account import OTHER_REASONS, REASON_OF_STEP, STATE_WORDS, STATES, Conflict, ItemCounts
 from ...units import many
 from ..open import Project
 
@@ -37,10 +38,21 @@ def sum_in_words(counts: ItemCounts) -> str:
 
 
 def reasons_in_words(counts: ItemCounts) -> str:
-    """Why items were held back or dropped: `9 by the quality guard, 2 by no_stock: sold out`"""
-    named = sorted(counts.reasons.items(), key=lambda one: -one[1])
-    words = [f"{count:,} by {reason}" for reason, count in named[:MOST_NAMED]]
-    others = sum(count for _, count in named[MOST_NAMED:])
+    """Why items were held back or dropped: `9 by the quality guard, 2 by no_stock: sold out`. Of a step that gives many
+    reasons, the largest stands for all: `79 by no_stock, such as "sold out: lamp"`"""
+    by_step: dict[str, Counter[str]] = {}
+    for name, count in counts.reasons.items():
+        by_step.setdefault(name.partition(REASON_OF_STEP)[0], Counter())[name] += count
+    others = sum(by_step.pop(OTHER_REASONS, Counter()).values())
+    reasons: Counter[str] = Counter()
+    for step, names in by_step.items():
+        if len(names) <= MOST_NAMED:
+            reasons += names
+        else:
+            example = next(name for name, _ in names.most_common() if not name.endswith(OTHER_REASONS))
+            reasons[f'{step}, such as "{example.removeprefix(step + REASON_OF_STEP)}"'] = names.total()
+    words = [f"{count:,} by {reason}" for reason, count in reasons.most_common(MOST_NAMED)]
+    others += reasons.total() - sum(count for _, count in reasons.most_common(MOST_NAMED))
     return ", ".join([*words, f"{others:,} for other reasons"] if others else words)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 
 from ... import __version__
-from ...errors import MissingExtra, Transient
+from ...errors import BackendUnavailable, MissingExtra, Transient
 from ...frontier.contract import DeadFilter
 from ...model.alert_table import ALERTS
 from ...model.figures import BOUNDS, Latency
@@ -19,8 +20,10 @@ from ...model.job import JobCounts
 from ...model.record import day_of
 from ...model.route import DIRECT
 from ...pipeline.inspection import WHOLE
+from ...store.outputs.book import OutputBook
 from ..alerts.alerts import firing_alerts
 from ..open import Project
+from ..outputs.run import lag_of
 from ..schedules.timetable import next_tick
 from ..sites.routes import route_report
 from ..workers.scaling import scaling
@@ -96,7 +99,7 @@ async def _counted(project: Project) -> list[Metric]:
     domains: Values = {(name, out): n for name, one in figures.domains.items() for out, n in one.pages.items()}
     errors: Values = {(reason,): count for reason, count in figures.errors.items()}
     domain_errors: Values = {(name,): one.errors for name, one in figures.domains.items()}
-    tokens: Values = {(route,): spent for route, spent in figures.tokens.items()}
+    credits: Values = {(route,): spent for route, spent in figures.credits.items()}
     received: Counter[tuple[str, ...]] = Counter()
     for route, count in figures.bytes.items():
         table = project.settings.routes.get(route)
@@ -109,7 +112,7 @@ async def _counted(project: Project) -> list[Metric]:
         _counter("gossamer_errors", "Attempts that failed, by reason.", ("reason",), errors),
         _counter("gossamer_domain_errors", "The same by site.", ("domain",), domain_errors),
         _counter("gossamer_items", "Items that pages gave.", (), {(): figures.items}),
-        _counter("gossamer_tokens", "What requests cost.", ("route",), tokens),
+        _counter("gossamer_credits", "What requests cost.", ("route",), credits),
         _counter("gossamer_received_bytes", "Bytes received, by proxy pool.", ("pool",), dict(received)),
     ]
 
@@ -134,9 +137,9 @@ async def _queue(project: Project) -> list[Metric]:
     pages: Counter[tuple[str, ...]] = Counter()
     oldest, now = 0.0, project.clock.now()
     jobs = await project.state.jobs.running_jobs()
-    standings = await project.state.jobs.standings([job.id for job in jobs])
+    found_counts = await project.state.jobs.counts_of([job.id for job in jobs])
     for job in jobs:
-        counts, _ = standings.get(job.id, (JobCounts(), False))
+        counts, _ = found_counts.get(job.id, (JobCounts(), False))
         for outcome in ("done", "unchanged", "dropped", "dead"):
             pages[outcome,] += getattr(counts, outcome)
         for lane in await project.state.queue.lanes(job.id) if counts.open else ():
@@ -222,6 +225,21 @@ async def _callbacks(project: Project) -> list[Metric]:
     return [_gauge("gossamer_callbacks_pending", "Callbacks that are not delivered yet.", (), {(): pending})]
 
 
+async def _outputs(project: Project) -> list[Metric]:
+    """How far each output is behind. Without the record store, which has a gauge of its own, nobody can tell."""
+    book, tables = OutputBook(project.state.shelf), project.settings.outputs
+    kept = {one.name: one for one in await book.progress.all()}
+    names = sorted({*tables, *kept})
+    dead: Values = {(name,): len(await book.dead_rows(name)) for name in names}
+    lags: Values = {}
+    with suppress(BackendUnavailable):
+        lags = {(name,): await lag_of(project, tables.get(name), kept.get(name)) for name in names}
+    return [
+        _gauge("gossamer_output_lag_changes", "Changes that an output has not written yet.", ("output",), lags),
+        _gauge("gossamer_output_dead_rows", "Rows that the target of an output refused.", ("output",), dead),
+    ]
+
+
 async def _alerts(project: Project) -> list[Metric]:
     """Every alert, including those that do not fire: a query needs something to compare with."""
     firing: Counter[tuple[str, ...]] = Counter({(alert,): 0 for alert in ALERTS})
@@ -234,6 +252,7 @@ async def _alerts(project: Project) -> list[Metric]:
 _READERS: dict[str, tuple[Callable[[Project], Awaitable[list[Metric]]], ...]] = {
     "records": (_counted, _quality),
     "state": (
-        _queue, _workers, _scaling, _waiting_results, _dead_letters, _budgets, _schedule_lag, _callbacks, _alerts,
+        _queue, _workers, _scaling, _waiting_results, _dead_letters, _budgets, _schedule_lag, _callbacks, _outputs,
+        _alerts,
     ),
 }  # fmt: skip

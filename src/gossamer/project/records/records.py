@@ -6,25 +6,29 @@ Every value has the shape that `--json` prints; times are ISO 8601. export.py wr
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any, TypeAlias
 
 import msgspec
 
 from ...clock import iso_time
 from ...errors import Misconfigured
+from ...model.item import healed_fields
 from ...model.record import StoredRecord, Tally, day_of
+from ...model.run_records import DifferenceKind
 from ...pipeline.inspection import WHOLE, Habits
 from ...pipeline.quality_rules import faults_of
-from ...store.contract import Difference, RecordQuery, Version
+from ...store.contract import Difference, RecordHistory, RecordQuery, Version
 from ...store.export.text_formats import meta_of
 from ..jobs.jobs import find_job
 from ..open import Project
 
+Marks: TypeAlias = Mapping[tuple[str, str], dict[str, int]]  # by type and id of a schema: fields, and rules
 _REPARSE = re.compile(r"reparse-.+-(\d+|[0-9a-f]{6})")
 
 
@@ -38,6 +42,7 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
     gone: bool = False  # include records that are gone
+    gone_by: str | None = None  # only those that this job marked as gone
 
 
 class RecordVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +53,7 @@ class RecordVersion(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     gone: bool
     schema: str | None  # the shape of the item, see `schemas`
+    healed: dict[str, int]  # fields that healed rules gave, with the version of these rules
     data: Any  # the fields of the item
 
 
@@ -73,9 +79,14 @@ class FieldChange(msgspec.Struct, frozen=True):
 
 
 class RecordDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that two jobs saw differently. `fields` lists the differences if it was changed."""
+    """What became of a record between two jobs. `fields` lists the differences if it was changed, or is back.
 
-    kind: Literal["added", "changed", "gone"]
+    `added`: not known before; `changed`: other content; `back`: it was gone and was found again; `again`: the first job
+    did not see it, though it was not gone, and the second one found it as it was; `gone`: marked as gone; `unseen`: the
+    second job did not see it, and it is not gone. `reason` says why its page failed then.
+    """
+
+    kind: DifferenceKind
     type: str
     site: str
     key: str
@@ -83,6 +94,7 @@ class RecordDifference(msgspec.Struct, frozen=True, kw_only=True):
     before: Any = None
     after: Any = None
     fields: list[FieldChange] | msgspec.UnsetType = msgspec.UNSET
+    reason: str = ""
 
 
 class QualityScore(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +155,8 @@ async def query_of(project: Project, wanted: RecordFilter) -> RecordQuery:
         site=wanted.site,
         since=wanted.since,
         until=wanted.until,
-        gone=None if wanted.gone else False,
+        gone=None if wanted.gone or wanted.gone_by else False,
+        gone_by=wanted.gone_by,
     )
 
 
@@ -185,10 +198,11 @@ async def history(
     project: Project, key: str, *, type: str | None = None, site: str | None = None, limit: int | None = None
 ) -> list[RecordVersions]:
     """The records with that key and all their versions; if there are none, the records of the page at that address."""
+    marks = await healed_marks(project.records, type)
     for query in (RecordQuery(key=key, type=type, site=site), RecordQuery(url=key, type=type, site=site)):
         found: list[RecordVersions] = []
         async for record in project.records.records(query):
-            found.append(_versions(record, await project.records.history(record.type, record.site, record.key)))
+            found.append(_versions(record, await project.records.history(record.type, record.site, record.key), marks))
             if len(found) == limit:
                 break
         if found:
@@ -196,7 +210,13 @@ async def history(
     return []
 
 
-def _versions(record: StoredRecord, versions: list[Version]) -> RecordVersions:
+async def healed_marks(store: RecordHistory, type: str | None = None) -> Marks:
+    """By type and id of a schema: the fields that healed rules gave, with the version of these rules."""
+    found = {(one.type, one.id): healed_fields(one.definition) for one, _ in await store.schemas(type)}
+    return {which: fields for which, fields in found.items() if fields}
+
+
+def _versions(record: StoredRecord, versions: list[Version], marks: Marks) -> RecordVersions:
     return RecordVersions(
         type=record.type,
         site=record.site,
@@ -212,6 +232,7 @@ def _versions(record: StoredRecord, versions: list[Version]) -> RecordVersions:
                 job=one.job,
                 gone=one.gone,
                 schema=one.schema or None,
+                healed=marks.get((record.type, one.schema), {}) if not one.gone else {},
                 data=decoded(one.data),
             )
             for one in versions
@@ -230,8 +251,44 @@ async def differences(project: Project, before: str, after: str) -> AsyncIterato
     one, other = await job_of_records(project, before), await job_of_records(project, after)
     if one == other:
         raise Misconfigured(f"{one} is compared with itself. Name two different jobs.")
-    async for difference in project.records.differences(one, other):
+    async for difference in project.records.differences(one, other, await ends_of(project, one, other)):
         yield told(difference)
+
+
+DIFFERENCE_WORDS: dict[DifferenceKind, str] = {
+    "added": "added", "changed": "changed", "back": "back", "gone": "gone", "again": "seen again", "unseen": "not seen",
+}  # fmt: skip
+DIFFERENCE_MEANINGS: dict[DifferenceKind, str] = {
+    "gone": "Gone: a run looked for it and did not find it (gossamer export --gone).",
+    "again": "Seen again: the earlier run had not seen it, and it was never gone.",
+    "unseen": "Not seen: the later run learned nothing about it, so it is not gone (gossamer job show says why).",
+}
+ALWAYS_TOLD = ("added", "changed", "gone")
+
+
+def difference_words(counts: Mapping[DifferenceKind, int]) -> str:
+    """`3 added, 1 changed, 0 gone, 1 not seen`"""
+    told = [kind for kind in DIFFERENCE_WORDS if counts.get(kind) or kind in ALWAYS_TOLD]
+    return ", ".join(f"{counts.get(kind, 0):,} {DIFFERENCE_WORDS[kind]}" for kind in told)
+
+
+FIELDS_NAMED = 3
+
+
+def naming_fields(difference: RecordDifference) -> list[FieldChange]:
+    """The first fields of a record that is not told field by field, to know it by; its key and address are told
+    anyway."""
+    if difference.fields:
+        return []
+    found = changes(None, difference.before if difference.after is None else difference.after)
+    return [one for one in found if one.after not in (None, difference.key, difference.url)][:FIELDS_NAMED]
+
+
+async def ends_of(project: Project, before: str, after: str) -> tuple[float, float]:
+    """When two jobs ended; infinite for one that runs, or is not known any more."""
+    jobs = [await project.state.jobs.job(id) for id in (before, after)]
+    first, last = (job.finished_at if job is not None else None for job in jobs)
+    return (math.inf if first is None else first), (math.inf if last is None else last)
 
 
 def told(difference: Difference) -> RecordDifference:
@@ -246,7 +303,8 @@ def told(difference: Difference) -> RecordDifference:
         url=difference.url,
         before=before,
         after=after,
-        fields=changes(before, after) if difference.kind == "changed" else msgspec.UNSET,
+        fields=changes(before, after) if difference.kind in ("changed", "back") else msgspec.UNSET,
+        reason=difference.reason,
     )
 
 

@@ -21,7 +21,16 @@ from ...pipeline.inspection import WHOLE
 from ..access.keys import Caller, Sight
 from ..jobs.api_views import RecordQuery, seen_records, seen_spiders, some_records
 from ..open import Project
-from .records import FaultyRecord, FieldChange, RecordFilter, RecordVersions, changes, faulty_records, query_of
+from .records import (
+    FaultyRecord,
+    FieldChange,
+    RecordFilter,
+    RecordVersion,
+    RecordVersions,
+    changes,
+    faulty_records,
+    query_of,
+)
 
 MOST_COLUMNS = 12
 MOST_SORTED = 10_000  # records read to sort them by a column
@@ -72,6 +81,7 @@ class RecordStep(msgspec.Struct, frozen=True, kw_only=True):
     at: str
     job: str
     gone: bool
+    back: bool  # the version before was gone
     changes: list[FieldChange]
 
 
@@ -214,11 +224,12 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
 def story_of_record(record: RecordVersions) -> RecordStory:
     """What each version changed, and the numeric fields over time."""
     steps: list[RecordStep] = []
-    before: Any = None
+    before: RecordVersion | None = None
     for one in record.versions:
-        changed = changes(before, one.data) if before is not None and not one.gone else []
-        steps.append(RecordStep(version=one.version, at=one.at, job=one.job, gone=one.gone, changes=changed))
-        before = one.data
+        changed = changes(before.data, one.data) if before is not None and not one.gone else []
+        back = before is not None and before.gone and not one.gone
+        steps.append(RecordStep(version=one.version, at=one.at, job=one.job, gone=one.gone, back=back, changes=changed))
+        before = one
     return RecordStory(record=record, steps=steps[::-1], numbers=_numbers(record))
 
 

@@ -18,12 +18,12 @@ from pathlib import Path
 import msgspec
 
 from ...frontier.admission import Judged
-from ...model.job import Job, JobCounts, JobPoliteness, JobTerms
+from ...model.job import REPARSE, Job, JobCounts, JobPoliteness, JobTerms, read_arguments
 from ...model.outcome import CONFLICT_REASON, JobOutcome, Outcome, Reason
 from ...model.record import PageFacts
 from ...model.task import Candidate, Task
 from ...model.url import origin_of
-from ...parse.arguments import read_arguments, stored_arguments
+from ...parse.arguments import stored_arguments
 from ...parse.discovery import file_of, is_file_ref
 from ...parse.spider import Spider
 from ...schedule.authority import demand_own_spider, sealed_terms
@@ -31,19 +31,18 @@ from ...settings import Settings
 from ...store.contract import Retirement, VisitQuery
 from ...units import many
 from ..open import Project
-from .messages import PageOrder
+from .messages import ParseOrder
 from .spider_refs import OURS, SITE, Finder, load
 
-REPARSE = "gossamer:reparse"  # the spider of such jobs; no spider or recipe can have this name
 ARCHIVE = "(archive)"  # the site of their tasks
 FAILED = ("parse", "quality")
 AT_ONCE = 500  # visits entered in one batch
-UNBOUNDED = 1_000_000  # visits in hand at once, over all workers
+UNBOUNDED = 1_000_000  # visits in progress at once, over all workers
 # The counters of each page:
 RECORDS, CHANGED, MENDED, NOT_PARSED, LOST = "records", "new or changed", "mended", "not parsed", "raw page lost"
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class ReparseChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Which pages to parse. `spider` is a name or a file; None: all spiders of the project. `crawled_as` is the
     spider's name at the time of the crawl."""
 
@@ -100,10 +99,6 @@ class ReparseSpider(Spider):
     allowed_domains = "*"
 
 
-def is_reparse_job(job: Job) -> bool:
-    return job.spider_name == REPARSE
-
-
 def terms_of(settings: Settings, job: Job) -> ReparseTerms:
     """What the job parses again. Raises Misconfigured for a file that a shared state may not name."""
     terms = msgspec.convert(read_arguments(job.arguments), ReparseTerms)
@@ -111,7 +106,7 @@ def terms_of(settings: Settings, job: Job) -> ReparseTerms:
     return terms
 
 
-async def begin(project: Project, choice: Choice, *, fresh: bool = False) -> Begun:
+async def begin(project: Project, choice: ReparseChoice, *, fresh: bool = False) -> Begun:
     """Open a job for each spider that has such pages. An unfinished one continues as it was started, unless `fresh`.
 
     Raises SpiderNotFound, Misconfigured, BackendUnavailable.
@@ -153,7 +148,7 @@ async def begin(project: Project, choice: Choice, *, fresh: bool = False) -> Beg
 
 
 async def chosen(
-    project: Project, choice: Choice, finder: Finder, bare: frozenset[str]
+    project: Project, choice: ReparseChoice, finder: Finder, bare: frozenset[str]
 ) -> AsyncIterator[tuple[PageFacts, str | None]]:
     """The selected visits, each with the reference of the spider that can parse it; None: the spider is missing."""
     async for facts in project.records.archived(choice.visits(finder.named or None)):
@@ -188,7 +183,7 @@ def _job_terms(settings: Settings, terms: ReparseTerms) -> JobTerms:
         max_queued=settings.crawl.max_queued,
         spider=REPARSE,
         arguments=stored_arguments(msgspec.to_builtins(terms)),
-        manners=JobPoliteness(rate=ReparseSpider.rate, concurrency=UNBOUNDED),
+        politeness=JobPoliteness(rate=ReparseSpider.rate, concurrency=UNBOUNDED),
     )
 
 
@@ -199,7 +194,7 @@ async def entering(project: Project, terms: ReparseTerms) -> AsyncIterator[Judge
     """The visits of a job as candidates for the queue, in batches."""
     jobs = {job.id: job for job in await project.state.jobs.jobs()}
     bare = bare_jobs(list(jobs.values()))
-    choice = Choice(job=terms.job, since=terms.since, failed=terms.failed)
+    choice = ReparseChoice(job=terms.job, since=terms.since, failed=terms.failed)
     some: list[Candidate] = []
     async for facts in project.records.archived(choice.visits(terms.crawled_as or None)):
         is_bare = facts.job in bare
@@ -222,10 +217,10 @@ async def entering(project: Project, terms: ReparseTerms) -> AsyncIterator[Judge
         yield Judged(candidates=tuple(some))
 
 
-def order_of(task: Task, terms: ReparseTerms) -> PageOrder:
+def order_of(task: Task, terms: ReparseTerms) -> ParseOrder:
     """The parsing order that a task stands for."""
     visit = msgspec.json.decode(task.data, type=ArchivedVisit)
-    return PageOrder(
+    return ParseOrder(
         run=task.job,
         ref=visit.ref,
         fingerprint=task.fingerprint,

@@ -20,7 +20,7 @@ from ...crawl.journey import POISON
 from ...crawl.worker import LOOK, Worker
 from ...errors import LeaseLost
 from ...fetch.open_route import Transports
-from ...frontier.admission import Scope
+from ...frontier.admission import LinkScope
 from ...frontier.contract import JobTerms
 from ...model import events
 from ...model.job import Job
@@ -43,9 +43,9 @@ from .archive_job import (
     order_of,
     terms_of,
 )
-from .messages import Outcome
+from .messages import ReparsedPage
 from .parser_pool import ParserDesk
-from .results import leaves_something, patience_of, result_of, usual_of
+from .results import learned_of, leaves_something, patience_of, result_of
 
 LOST_COPY = "lost"  # the failure of a page whose raw copy is no longer in the archive
 
@@ -101,7 +101,7 @@ class ArchiveJourney:
         )
 
 
-def _counted(outcome: Outcome, changed: int) -> dict[str, int]:
+def _counted(outcome: ReparsedPage, changed: int) -> dict[str, int]:
     """What the page adds to the counters of its job. If a worker died between storing and settling, the changes are not
     counted again: they are already stored."""
     return {
@@ -117,7 +117,7 @@ def _counted(outcome: Outcome, changed: int) -> dict[str, int]:
 async def open_archive_worker(
     project: Project,
     job: Job,
-    scope: Scope,
+    scope: LinkScope,
     sink: Sink,
     events: events.EventSink,
     *,
@@ -128,7 +128,7 @@ async def open_archive_worker(
 ) -> AsyncIterator[Worker]:
     """A worker for a reparse, with `parsers` child processes. It has no transport, and cannot make requests."""
     wanted = terms_of(project.settings, job)
-    desk = ParserDesk(job.created_at, size=parsers, patience=patience_of(project), usual=await usual_of(project))
+    desk = ParserDesk(job.created_at, size=parsers, patience=patience_of(project), learned=await learned_of(project))
 
     def journey(context: JobContext, held: HeldLease, known: PageFacts | None) -> ArchiveJourney:
         return ArchiveJourney(context, held, desk, wanted)

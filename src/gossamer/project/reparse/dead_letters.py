@@ -30,9 +30,9 @@ from ...terms import scope_of
 from ..dead_letters.sent_requests import allow_sending
 from ..open import Project
 from .archive_job import FAILED
-from .messages import Outcome, PageOrder
+from .messages import ParseOrder, ReparsedPage
 from .parser_pool import ParserPool, cores
-from .results import patience_of, store, usual_of
+from .results import learned_of, patience_of, store
 from .spider_refs import SITE, Finder, load, told
 
 MOST_SEEDS = 10_000  # read from start() to learn the sites of a crawl
@@ -49,7 +49,7 @@ class Revival(msgspec.Struct, kw_only=True):
     changed: int = 0
     links: int = 0
     failed: int = 0
-    failures: list[Outcome] = []
+    failures: list[ReparsedPage] = []
     lost: int = 0  # their raw pages are no longer in the archive
     taken: int = 0  # settled by another process meanwhile
     requeued: int = 0  # never had a raw page: they are fetched again
@@ -72,7 +72,9 @@ async def revive(
     """
     revival = Revival()
     desk = _Desk(project, {job.id: job for job in await project.state.jobs.jobs()}, revival)
-    pool = ParserPool(project.clock.now(), size=cores(), patience=patience_of(project), usual=await usual_of(project))
+    pool = ParserPool(
+        project.clock.now(), size=cores(), patience=patience_of(project), learned=await learned_of(project)
+    )
     waiting: dict[int, DeadLetter] = {}
     pages = _pages(project, which, Finder(project.settings, spider, crawled_as), desk, waiting)
     async for outcomes in pool.parse(pages):
@@ -96,7 +98,7 @@ async def revive(
 
 async def _pages(
     project: Project, which: DeadFilter, finder: Finder, desk: _Desk, waiting: dict[int, DeadLetter]
-) -> AsyncIterator[PageOrder]:
+) -> AsyncIterator[ParseOrder]:
     number = 0
     async for letter in project.state.queue.letters(which):
         job = desk.jobs.get(letter.job)
@@ -121,7 +123,7 @@ async def _pages(
             continue
         number += 1
         waiting[number] = letter
-        yield PageOrder(
+        yield ParseOrder(
             run=letter.job,  # its results belong to the job that fetched the page
             ref=visits[-1].archive_ref,
             fingerprint=letter.fingerprint,
@@ -168,7 +170,7 @@ class _Desk:
         door.sites.add(letter.site)  # it was admitted before, so its site belongs to the crawl
         return not door.closed
 
-    async def settle(self, letter: DeadLetter, outcome: Outcome) -> None:
+    async def settle(self, letter: DeadLetter, outcome: ReparsedPage) -> None:
         admission = self._doors[letter.job].admission
         assert admission is not None  # `is_ready` was called first
         judged = admission.judge(outcome.requests, depth=letter.depth + 1, priority=letter.priority, site=letter.site)

@@ -1,6 +1,7 @@
 """The messages between the run and its child processes: MessagePack frames, each preceded by its length.
 
-An order names several pages. It is answered page by page, in the same order: so the pool knows which page is in hand.
+An order names several pages. It is answered page by page, in the same order: so the pool knows which page is in
+progress.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ...model.healing import HealedRules
 from ...model.item_account import ItemCounts
 from ...model.record import ItemSchema, PageFacts, Record, Tally
 from ...model.task import Request
@@ -18,7 +20,7 @@ HEAD = struct.Struct("<I")
 T = TypeVar("T")
 
 
-class PageOrder(msgspec.Struct, frozen=True, kw_only=True):
+class ParseOrder(msgspec.Struct, frozen=True, kw_only=True):
     """One archived page to parse again. `job` is the one that fetched it, `run` the id under which its results are
     stored."""
 
@@ -36,19 +38,26 @@ class PageOrder(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""  # when it was last parsed: PageFacts.failure
 
 
+class Learned(msgspec.Struct, frozen=True, kw_only=True):
+    """What the state and the records say of spiders, which children cannot look up."""
+
+    usual: tuple[Tally, ...] = ()  # what each spider nearly always filled, learned from earlier days
+    rules: tuple[HealedRules, ...] = ()  # of recipes
+
+
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Work for a child."""
 
     reparsed_at: float
     stores: bool = True  # False: a dry run
-    usual: tuple[Tally, ...] = ()  # what each spider nearly always filled, learned from earlier days
-    pages: tuple[PageOrder, ...]
+    learned: Learned = Learned()
+    pages: tuple[ParseOrder, ...]
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ReparsedPage(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one page. `failure` is a reason ("parse", "quality", "lost"), "" if all went well."""
 
-    wanted: PageOrder
+    wanted: ParseOrder
     facts: PageFacts | None = None
     records: tuple[Record, ...] = ()
     schemas: tuple[ItemSchema, ...] = ()
@@ -64,13 +73,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class ParserAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the next page; or a refusal, after which the child does no more of the order."""
 
-    outcome: Outcome | None = None
+    outcome: ReparsedPage | None = None
     refusal: str = ""  # the child cannot work at all: a message for the user
     passes: bool = False  # it may be able to later
 
 
-_order = msgspec.msgpack.Decoder(Order)
-_answer = msgspec.msgpack.Decoder(ParserAnswer)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -84,11 +91,11 @@ def frame(value: msgspec.Struct) -> bytes:
 
 
 def read_order(content: bytes) -> Order:
-    return _order.decode(content)
+    return msgspec.msgpack.decode(content, type=Order)  # no decoder: every crawl imports this module
 
 
 def read_answer(content: bytes) -> ParserAnswer:
-    return _answer.decode(content)
+    return msgspec.msgpack.decode(content, type=ParserAnswer)
 
 
 def _mended(value: Any) -> Any:  # Any: plain values of any kind

@@ -1,10 +1,11 @@
-"""Child processes that parse archived pages, each with a portion of pages in hand. `ParserPool` takes a stream of pages
-and gives a stream of outcomes; `ParserDesk` takes single pages from callers who each wait for their own.
+"""Child processes that parse archived pages, each with a portion of pages in progress. `ParserPool` takes a stream of
+pages and gives a stream of outcomes; `ParserDesk` takes single pages from callers who each wait for their own.
 
 A portion is bounded by pages and by the bytes of their raw copies, and results are passed on before they grow too big:
 these bound memory, not the size of the archive.
-How it fails: a child that dies, or is silent for too long, is replaced. It answers page by page, so the page in hand is
-known. That page alone goes to a new child; if it kills that one as well, it fails. The pages after it continue.
+How it fails: a child that dies, or is silent for too long, is replaced. It answers page by page, so the page in
+progress is known. That page alone goes to a new child; if it kills that one as well, it fails. The pages after it
+continue.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from datetime import timedelta
 from typing import Self
 
 from ...errors import BackendUnavailable, GossamerError, Misconfigured
-from ...model.record import Tally
 from ...process.signals import send
-from .messages import HEAD, Order, Outcome, PageOrder, frame, read_answer
+from .messages import HEAD, Learned, Order, ParseOrder, ReparsedPage, frame, read_answer
 
 PORTION = 50  # pages for a child at a time, at most
 PORTION_BYTES = 8 * 1024 * 1024  # of their raw copies, compressed; one page may be more
 ANSWER_BYTES = 16 * 1024 * 1024  # of outcomes that wait for the rest of their portion
 AHEAD = 2  # portions queued for each child
 LONGEST_ANSWER = 1024 * 1024 * 1024
+NOTHING = Learned()
 
 
 def cores() -> int:
@@ -58,20 +59,20 @@ class ParserPool:
         *,
         size: int,
         patience: timedelta,
-        usual: tuple[Tally, ...] = (),
+        learned: Learned = NOTHING,
         stores: bool = True,
     ) -> None:
         self._reparsed_at = reparsed_at
         self._stores = stores
-        self._usual = usual
+        self._learned = learned
         self._size = max(1, size)
         self._patience = patience
 
-    async def parse(self, pages: AsyncIterator[PageOrder]) -> AsyncIterator[Sequence[Outcome]]:
+    async def parse(self, pages: AsyncIterator[ParseOrder]) -> AsyncIterator[Sequence[ReparsedPage]]:
         """Outcomes in batches, in the order in which the children finish. Raises Misconfigured and
         BackendUnavailable."""
-        portions: asyncio.Queue[tuple[PageOrder, ...]] = asyncio.Queue(self._size * AHEAD)
-        answers: asyncio.Queue[Sequence[Outcome] | None] = asyncio.Queue(self._size * AHEAD)
+        portions: asyncio.Queue[tuple[ParseOrder, ...]] = asyncio.Queue(self._size * AHEAD)
+        answers: asyncio.Queue[Sequence[ReparsedPage] | None] = asyncio.Queue(self._size * AHEAD)
 
         async def feed() -> None:
             async for portion in _portions(pages):
@@ -80,10 +81,10 @@ class ParserPool:
                 await portions.put(())
 
         async def serve() -> None:
-            parser = _Parser(self._reparsed_at, self._patience, self._usual, self._stores)
+            parser = _Parser(self._reparsed_at, self._patience, self._learned, self._stores)
             try:
                 while portion := await portions.get():
-                    outcomes, size = list[Outcome](), 0
+                    outcomes, size = list[ReparsedPage](), 0
                     async for outcome, length in parser.parse(portion):
                         outcomes.append(outcome)
                         size += length
@@ -123,9 +124,9 @@ class ParserPool:
 class ParserDesk:
     """`size` child processes for callers who bring one page each. Alive while entered."""
 
-    def __init__(self, reparsed_at: float, *, size: int, patience: timedelta, usual: tuple[Tally, ...] = ()) -> None:
-        self._parsers = [_Parser(reparsed_at, patience, usual, stores=True) for _ in range(max(1, size))]
-        self._waiting: deque[tuple[PageOrder, asyncio.Future[Outcome]]] = deque()
+    def __init__(self, reparsed_at: float, *, size: int, patience: timedelta, learned: Learned = NOTHING) -> None:
+        self._parsers = [_Parser(reparsed_at, patience, learned, stores=True) for _ in range(max(1, size))]
+        self._waiting: deque[tuple[ParseOrder, asyncio.Future[ReparsedPage]]] = deque()
         self._arrived = asyncio.Event()
         self._serving: list[asyncio.Task[None]] = []
 
@@ -142,10 +143,10 @@ class ParserDesk:
         await asyncio.gather(*self._serving, return_exceptions=True)
         await asyncio.gather(*(parser.end() for parser in self._parsers))
 
-    async def parse(self, page: PageOrder) -> Outcome:
+    async def parse(self, page: ParseOrder) -> ReparsedPage:
         """The result of the page. Raises Misconfigured if it cannot be parsed here, BackendUnavailable if its copy
         cannot be read now."""
-        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ReparsedPage] = asyncio.get_running_loop().create_future()
         self._waiting.append((page, answer))
         self._arrived.set()
         return await answer
@@ -164,7 +165,7 @@ class ParserDesk:
                     if not answer.done():
                         answer.set_exception(error)
 
-    async def _portion(self) -> list[tuple[PageOrder, asyncio.Future[Outcome]]]:
+    async def _portion(self) -> list[tuple[ParseOrder, asyncio.Future[ReparsedPage]]]:
         """The waiting pages, as soon as there is one: a fair share if there are several children, within the bounds."""
         while not self._waiting:
             self._arrived.clear()
@@ -178,8 +179,8 @@ class ParserDesk:
         return portion
 
 
-async def _portions(pages: AsyncIterator[PageOrder]) -> AsyncIterator[tuple[PageOrder, ...]]:
-    portion: list[PageOrder] = []
+async def _portions(pages: AsyncIterator[ParseOrder]) -> AsyncIterator[tuple[ParseOrder, ...]]:
+    portion: list[ParseOrder] = []
     size = 0
     async for page in pages:
         if portion and (len(portion) >= PORTION or size + size_of(page.ref) > PORTION_BYTES):
@@ -201,14 +202,14 @@ async def _raise_first(working: asyncio.Task[None]) -> None:
 class _Parser:
     """One child at a time: started on demand, replaced when it dies."""
 
-    def __init__(self, reparsed_at: float, patience: timedelta, usual: tuple[Tally, ...], stores: bool) -> None:
+    def __init__(self, reparsed_at: float, patience: timedelta, learned: Learned, stores: bool) -> None:
         self._reparsed_at = reparsed_at
         self._stores = stores
-        self._usual = usual
+        self._learned = learned
         self._patience = patience
         self._child: _Process | None = None
 
-    async def parse(self, pages: Sequence[PageOrder]) -> AsyncIterator[tuple[Outcome, int]]:
+    async def parse(self, pages: Sequence[ParseOrder]) -> AsyncIterator[tuple[ReparsedPage, int]]:
         """The result of each page, in order, and its length in bytes. Raises Misconfigured, BackendUnavailable."""
         done = 0
         suspect = -1  # index of a page over which a child died
@@ -223,14 +224,14 @@ class _Parser:
                 if suspect == done:
                     message = f"{pages[done].url}: the process that parsed it {died.how}."
                     done += 1
-                    yield Outcome(wanted=pages[done - 1], failure="parse", message=message), 0
+                    yield ReparsedPage(wanted=pages[done - 1], failure="parse", message=message), 0
                 else:
                     suspect = done
 
-    async def _ask(self, pages: tuple[PageOrder, ...]) -> AsyncIterator[tuple[Outcome, int]]:
+    async def _ask(self, pages: tuple[ParseOrder, ...]) -> AsyncIterator[tuple[ReparsedPage, int]]:
         """The outcome of each page and its length in bytes. Raises Misconfigured, BackendUnavailable, Died."""
         self._child = self._child or await _Process.start()
-        order = frame(Order(reparsed_at=self._reparsed_at, stores=self._stores, pages=pages, usual=self._usual))
+        order = frame(Order(reparsed_at=self._reparsed_at, stores=self._stores, pages=pages, learned=self._learned))
         for _ in pages:
             content = await self._child.ask(order, self._patience)
             order = b""

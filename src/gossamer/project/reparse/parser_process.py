@@ -38,7 +38,8 @@ from ...store.page_format import require_same
 from ...terms import minimum_quality
 from ..extensions import around_parse_of
 from ..pipelines import pipeline_of
-from .messages import HEAD, Order, Outcome, PageOrder, ParserAnswer, frame, read_order
+from ..spiders.rules import healed
+from .messages import HEAD, Order, ParseOrder, ParserAnswer, ReparsedPage, frame, read_order
 from .spider_refs import BadArguments, load
 
 READ_AT_ONCE = 8  # raw pages; as many again are being read ahead
@@ -77,7 +78,7 @@ class ArchiveParser:
         except GossamerError as error:  # a spider that does not load, an archive that does not answer
             yield ParserAnswer(refusal=str(error), passes=isinstance(error, Transient))
 
-    async def _read(self, pages: Sequence[PageOrder]) -> AsyncGenerator[tuple[PageOrder, Snapshot | Permanent], None]:
+    async def _read(self, pages: Sequence[ParseOrder]) -> AsyncGenerator[tuple[ParseOrder, Snapshot | Permanent], None]:
         """The pages with their raw copies. The next few are read ahead while these are parsed."""
         ahead = self._begin_to_read(pages[:READ_AT_ONCE])
         try:
@@ -92,22 +93,22 @@ class ArchiveParser:
         finally:
             ahead.cancel()
 
-    def _begin_to_read(self, pages: Sequence[PageOrder]) -> asyncio.Task[list[Snapshot | Permanent]]:
+    def _begin_to_read(self, pages: Sequence[ParseOrder]) -> asyncio.Task[list[Snapshot | Permanent]]:
         return asyncio.create_task(self._archive.get_many([page.ref for page in pages]), name="read ahead")
 
-    async def _parse(self, order: Order, wanted: PageOrder, snapshot: Snapshot | Permanent) -> Outcome:
+    async def _parse(self, order: Order, wanted: ParseOrder, snapshot: Snapshot | Permanent) -> ReparsedPage:
         try:
             if isinstance(snapshot, Permanent):
                 raise snapshot
             require_same(snapshot, wanted.ref, wanted.url, wanted.body_hash)
         except Permanent as lost:
-            return Outcome(wanted=wanted, failure="lost", message=str(lost))
+            return ReparsedPage(wanted=wanted, failure="lost", message=str(lost))
         parts = await self._parts_of(wanted, order)
         if isinstance(parts, str):
-            return Outcome(wanted=wanted, failure=ParseFailed.reason, message=parts)
+            return ReparsedPage(wanted=wanted, failure=ParseFailed.reason, message=parts)
         handled = wanted.failure in ("", ParseFailed.reason, QUALITY)  # parsed by a callback, at its request
         if snapshot.status >= 400 and not handled and snapshot.status not in parts.spider.handle_statuses:
-            return Outcome(wanted=wanted, failure=f"http-{snapshot.status}", message="An error page; not parsed.")
+            return ReparsedPage(wanted=wanted, failure=f"http-{snapshot.status}", message="An error page; not parsed.")
         facts = _facts(wanted, snapshot, parts)
         if not snapshot.kind and not isinstance(parts.spider, RecipeSpider):  # imported, not fetched
             snapshot = msgspec.structs.replace(snapshot, kind=DEFAULT_KIND)
@@ -130,7 +131,7 @@ class ArchiveParser:
         except ParseFailed as failure:
             if parsed is not None:
                 failure.items = len(parsed.items)
-            return Outcome(
+            return ReparsedPage(
                 items=lost_items(failure),
                 wanted=wanted,
                 facts=msgspec.structs.replace(facts, parser="", failure=failure.reason),
@@ -141,7 +142,7 @@ class ArchiveParser:
             )
         found = piped.inspection
         if held_back and found.fine < (parts.minimum or 0) * (found.fine + found.faulty):
-            return Outcome(
+            return ReparsedPage(
                 wanted=wanted,
                 facts=msgspec.structs.replace(facts, parser="", failure=QUALITY),
                 page_url=snapshot.url,
@@ -150,7 +151,7 @@ class ArchiveParser:
                 message=f"{snapshot.url} is as faulty as before: {piped.remarks()}",
             )
         links = msgspec.json.encode(parsed.requests) if parsed.requests and (facts.etag or facts.last_modified) else b""
-        return Outcome(
+        return ReparsedPage(
             wanted=wanted,
             facts=msgspec.structs.replace(facts, links=links),
             records=tuple(_reparsed(record, order.reparsed_at) for record in piped.records),
@@ -167,7 +168,7 @@ class ArchiveParser:
             if isinstance(parts, SpiderParts):
                 await run_hook(parts.spider, "_left", "")
 
-    async def _parts_of(self, wanted: PageOrder, order: Order) -> SpiderParts | str:
+    async def _parts_of(self, wanted: ParseOrder, order: Order) -> SpiderParts | str:
         which = (wanted.spider, wanted.start, wanted.arguments)
         known = self._parts.get(which)
         if known is None:
@@ -175,12 +176,18 @@ class ArchiveParser:
                 spider = load(wanted.spider, self._settings, start=wanted.start, arguments=wanted.arguments)
                 if order.stores:
                     await run_hook(spider, "_entered", wanted.run)
-                usual = [one for one in order.usual if one.spider == spider.name]
+                spider = self._healed(spider, order)
+                usual = [one for one in order.learned.usual if one.spider == spider.name]
                 known = self._parts_for(spider, usual, wanted.arguments)
             except BadArguments as error:
                 known = str(error)
             self._parts[which] = known
         return known
+
+    def _healed(self, spider: Spider, order: Order) -> Spider:
+        """A recipe with its healed rules. Raises Misconfigured."""
+        rules = next((one for one in order.learned.rules if one.spider == spider.name), None)
+        return healed(self._settings, spider, rules) if rules and isinstance(spider, RecipeSpider) else spider
 
     def _parts_for(self, spider: Spider, counted: Sequence[Tally], arguments: str) -> SpiderParts:
         return SpiderParts(
@@ -207,7 +214,7 @@ async def _called(spider: Spider, page: Page) -> ParsedPage:
     return await run_callback(spider, kind, page)
 
 
-def _facts(wanted: PageOrder, snapshot: Snapshot, parts: SpiderParts) -> PageFacts:
+def _facts(wanted: ParseOrder, snapshot: Snapshot, parts: SpiderParts) -> PageFacts:
     return PageFacts(
         fingerprint=wanted.fingerprint,
         url=wanted.url,

@@ -18,13 +18,13 @@ import msgspec
 from ...model.record import Record, RecordIdentity, StoredRecord
 from ...model.url import origin_of
 from ...store.contract import Difference, RecordQuery
-from ...store.record_rules import NO_PAGE, REPARSED, Held, Verdict, last_of_each, receive
+from ...store.record_rules import NO_PAGE, REPARSED, REWRITES, Held, RecordVerdict, last_of_each, receive
 from ..open import Project
-from .archive_job import Choice, bare_jobs, chosen
-from .messages import Outcome, PageOrder
+from .archive_job import ReparseChoice, bare_jobs, chosen
+from .messages import ParseOrder, ReparsedPage
 from .parser_pool import ParserPool, cores
 from .report import Report, Tell
-from .results import patience_of, usual_of
+from .results import learned_of, patience_of
 from .spider_refs import SITE, Finder
 
 AT_ONCE = 500  # records queried at a time
@@ -42,7 +42,7 @@ TellChange = Callable[[Difference], None]
 
 
 async def preview_changes(
-    project: Project, choice: Choice, would_change: TellChange, *, processes: int | None = None, tell: Tell
+    project: Project, choice: ReparseChoice, would_change: TellChange, *, processes: int | None = None, tell: Tell
 ) -> Report:
     """Parse the selected pages again, store nothing, and report every change that a run would make.
 
@@ -51,7 +51,7 @@ async def preview_changes(
     now = project.clock.now()
     report = Report()
     pool = ParserPool(
-        now, size=processes or cores(), patience=patience_of(project), usual=await usual_of(project), stores=False
+        now, size=processes or cores(), patience=patience_of(project), learned=await learned_of(project), stores=False
     )
     preview = Preview(project, may_be_stale=choice.job is not None or choice.failed)
     runs: set[tuple[str, str]] = set()  # the name under which pages were crawled, and a spider that parsed them
@@ -70,8 +70,8 @@ async def preview_changes(
 
 
 async def _pages(
-    project: Project, choice: Choice, report: Report, runs: set[tuple[str, str]]
-) -> AsyncIterator[PageOrder]:
+    project: Project, choice: ReparseChoice, report: Report, runs: set[tuple[str, str]]
+) -> AsyncIterator[ParseOrder]:
     """The selected pages, each with the spider that can parse it. The pages of one spider are one run: that it parsed a
     page says nothing about the records of another spider."""
     finder = Finder(project.settings, choice.spider, choice.crawled_as)
@@ -81,7 +81,7 @@ async def _pages(
             report.leave_out(facts.spider, 1, finder.why(facts.spider))
             continue
         runs.add((facts.spider, facts.spider))
-        yield PageOrder(
+        yield ParseOrder(
             run=facts.spider,
             ref=facts.archive_ref,
             fingerprint=facts.fingerprint,
@@ -95,7 +95,7 @@ async def _pages(
         )
 
 
-class Made(msgspec.Struct, frozen=True):
+class MadeItem(msgspec.Struct, frozen=True):
     """A record that a page yields now."""
 
     page: bytes  # a hash of its address
@@ -115,7 +115,7 @@ class Preview:
     def close(self) -> None:
         self._file.close()
 
-    async def take(self, outcomes: Sequence[Outcome]) -> None:
+    async def take(self, outcomes: Sequence[ReparsedPage]) -> None:
         for outcome in outcomes:
             if outcome.failure:
                 continue
@@ -148,7 +148,7 @@ class Preview:
             changed += await self._compare(held, made, now, tell)
         return changed, gone
 
-    async def _compare(self, before: StoredRecord | None, made: list[Made], now: float, tell: TellChange) -> bool:
+    async def _compare(self, before: StoredRecord | None, made: list[MadeItem], now: float, tell: TellChange) -> bool:
         page = _RECORDS_PAGE
         if before is not None and before.gone_since is not None and await self._was_missed(before):
             page = NO_PAGE
@@ -158,7 +158,7 @@ class Preview:
             tell(_difference(kind, winner, winner.url, old, winner.data))
         return winner is not None
 
-    async def _is_stale(self, outcome: Outcome) -> bool:
+    async def _is_stale(self, outcome: ReparsedPage) -> bool:
         """As in `record_rules.is_stale`."""
         facts = outcome.facts
         if not self._may_be_stale or facts is None:
@@ -180,14 +180,14 @@ class Preview:
         found = self._file.execute("SELECT 1 FROM parsed WHERE run = ? AND page = ?", (run, _short(url))).fetchone()
         return found is not None
 
-    def _take_out(self, identity: RecordIdentity) -> list[Made]:
+    def _take_out(self, identity: RecordIdentity) -> list[MadeItem]:
         name = (_short(*identity),)
         rows = self._file.execute("SELECT page, content, stale FROM made WHERE identity = ?", name).fetchall()
         if rows:
             self._file.execute("DELETE FROM made WHERE identity = ?", name)
-        return [Made(page, _decoder.decode(content), bool(stale)) for page, content, stale in rows]
+        return [MadeItem(page, _decoder.decode(content), bool(stale)) for page, content, stale in rows]
 
-    async def _left(self) -> AsyncIterator[tuple[StoredRecord | None, list[Made]]]:
+    async def _left(self) -> AsyncIterator[tuple[StoredRecord | None, list[MadeItem]]]:
         """The results outside any spider's stored records: new ones, and those filed under another spider."""
         some = f"SELECT DISTINCT type, site, key FROM made LIMIT {AT_ONCE}"  # noqa: S608 - our own words
         while part := self._file.execute(some).fetchall():  # processed ones are deleted and do not come again
@@ -200,7 +200,7 @@ class Preview:
                 yield found[0] if found else None, self._take_out((type_, site, key))
 
 
-def decide(before: StoredRecord | None, made: Sequence[Made], page: int, now: float) -> Record | None:
+def decide(before: StoredRecord | None, made: Sequence[MadeItem], page: int, now: float) -> Record | None:
     """The record that would be stored in the end; None if nothing would change. `page` is that of the held record."""
     held: Held | None = None
     if before is not None:
@@ -214,7 +214,7 @@ def decide(before: StoredRecord | None, made: Sequence[Made], page: int, now: fl
     for one in sorted(made, key=lambda one: one.record.scraped_at):
         number = numbers.setdefault(one.page, len(numbers) + _RECORDS_PAGE + 1)
         verdict, held = receive(held, one.record, number, now=now, min_age=0.0, stale=one.stale)
-        if verdict in (Verdict.NEW, Verdict.CHANGED):
+        if verdict is RecordVerdict.NEW or verdict in REWRITES:
             winner = one.record
     return winner
 

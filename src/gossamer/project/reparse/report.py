@@ -9,12 +9,12 @@ import msgspec
 
 from ...model.job import Job, JobCounts
 from .archive_job import CHANGED, FAILED, LOST, MENDED, NOT_PARSED, RECORDS
-from .messages import Outcome
+from .messages import ReparsedPage
 
 MOST_FAILURES = 20  # kept
 
 
-class Failure(msgspec.Struct, frozen=True):
+class ReparseFailure(msgspec.Struct, frozen=True):
     """A page that could not be parsed."""
 
     url: str
@@ -35,13 +35,13 @@ class Report(msgspec.Struct, kw_only=True):
     open: int = 0  # pages left to others, or for later
     unknown: Counter[str] = msgspec.field(default_factory=Counter)  # pages of missing spiders
     why: dict[str, str] = {}  # such a spider -> why it is missing
-    failures: list[Failure] = []
+    failures: list[ReparseFailure] = []
 
     def leave_out(self, spider: str, pages: int, why: str) -> None:
         self.unknown[spider] += pages
         self.why.setdefault(spider, why)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: ReparsedPage) -> None:
         """Add one page of a dry run."""
         self.pages += 1
         self.records += len(outcome.records)
@@ -52,7 +52,7 @@ class Report(msgspec.Struct, kw_only=True):
         elif outcome.failure in FAILED:
             self.failed += 1
             if len(self.failures) < MOST_FAILURES:
-                self.failures.append(Failure(outcome.wanted.url, outcome.message))
+                self.failures.append(ReparseFailure(outcome.wanted.url, outcome.message))
 
     def add_job(self, job: Job, counts: JobCounts) -> None:
         """Add all pages of a job, from the counters of its workers on all machines."""

@@ -28,11 +28,11 @@ from ...store.contract import AttemptQuery
 from ...store.record_rules import UNPARSED
 from ..jobs.worker_pool import WorkerPool
 from ..open import Project, is_crawled, nothing_crawled, open_project
-from .archive_job import Begun, Choice, begin
+from .archive_job import Begun, ReparseChoice, begin
 from .parser_pool import cores
-from .report import MOST_FAILURES, Failure, Report
+from .report import MOST_FAILURES, ReparseFailure, Report
 
-IN_HAND = 32  # visits per child, so that none of them waits for the store
+IN_PROGRESS = 32  # visits per child, so that none of them waits for the store
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class _GoneRecords:
 
 async def reparse(
     settings: Settings,
-    choice: Choice,
+    choice: ReparseChoice,
     events: EventSink,
     *,
     processes: int | None = None,
@@ -83,7 +83,7 @@ async def reparse(
     if choice.spider is not None and not detach:
         settings = declared(settings, str(Path.cwd() / choice.spider))  # by its user, for the work of this process
     size = processes or cores()
-    crawl = msgspec.structs.replace(settings.crawl, concurrency=max(settings.crawl.concurrency, IN_HAND * size))
+    crawl = msgspec.structs.replace(settings.crawl, concurrency=max(settings.crawl.concurrency, IN_PROGRESS * size))
     async with open_project(msgspec.structs.replace(settings, crawl=crawl)) as project:
         begun = await begin(project, choice, fresh=fresh)
         gone = _GoneRecords()
@@ -108,5 +108,5 @@ async def _report(project: Project, begun: Begun, gone: int) -> Report:
     for job in begun.jobs:
         report.add_job(await project.state.jobs.job(job.id) or job, await project.state.jobs.counts(job.id))
         failed = await project.records.attempt_log(AttemptQuery(job=job.id, outcome=UNPARSED), limit=MOST_FAILURES)
-        report.failures += [Failure(one.url, one.error) for one in failed.attempts]
+        report.failures += [ReparseFailure(one.url, one.error) for one in failed.attempts]
     return report

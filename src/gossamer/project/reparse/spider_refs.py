@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ...demo.spider import DemoShop
 from ...errors import Misconfigured
-from ...parse.arguments import read_arguments, with_arguments
+from ...model.job import read_arguments
+from ...parse.arguments import with_arguments
 from ...parse.discovery import SpiderCatalogue, is_file_ref, list_spiders, load_spider
 from ...parse.site import SiteSpider
 from ...parse.spider import Spider

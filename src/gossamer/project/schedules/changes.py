@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from datetime import timedelta
+from hashlib import blake2b
 from itertools import islice, takewhile
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from ...errors import GossamerError, Misconfigured, SpiderNotFound, Transient
 from ...model.job import Job, JobTerms
 from ...model.schedule import Schedule, ScheduleProgress
+from ...parse.seeds import named_addresses
 from ...schedule.authority import demand_own_schedule, sealed_schedule
 from ...schedule.bad_schedule import BadSchedule as BadSchedule  # reworded by the CLI and the API
 from ...schedule.bad_schedule import Key as Key
@@ -31,7 +33,7 @@ from ...settings import FILE_NAME, ScheduleTable, Settings
 from ...terms import local_hosts
 from ...units import distance, many, span
 from ..open import Project
-from .schedules import demand_readable, merged, named, read_book
+from .schedules import ScheduleView, demand_readable, merged, named, read_book
 from .timetable import in_zone, next_run, next_tick, ticks_of, trigger_of
 
 ADDED = "added"  # the origin of a schedule that was added at run time
@@ -66,7 +68,8 @@ class WrittenTrigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleEdit(msgspec.Struct, frozen=True, kw_only=True):
-    """When a schedule runs and how much, in the words of gossamer.toml; None means no bound."""
+    """When a schedule runs and how much, in the words of gossamer.toml; None means no bound. `seen` is the `edit_mark`
+    of what the person saw; "" if nobody looked."""
 
     trigger: str  # every 6h, 0 3 * * *, at 2027-01-31T12:00
     zone: str
@@ -74,6 +77,17 @@ class ScheduleEdit(msgspec.Struct, frozen=True, kw_only=True):
     overlap: str
     limit: int | None
     budget: int | None
+    seen: str = ""
+
+
+EDITED = ("trigger", "zone", "windows", "overlap", "limit", "budget")
+
+
+def edit_mark(schedule: Schedule | ScheduleView) -> str:
+    """The same for the same values of what can be edited, so that nobody takes back in silence what another has
+    changed meanwhile."""
+    values = msgspec.json.encode([getattr(schedule, field) for field in EDITED])
+    return blake2b(values, digest_size=8).hexdigest()
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +180,7 @@ def _starts(settings: Settings, schedule: Schedule, *, force: bool) -> list[str]
         if force:
             return []
         raise SpiderNotFound(f"{error} If it is on other machines only, add --force.") from error
-    return [] if "://" in schedule.spider else list(spiders.find(schedule.spider).start_urls)
+    return [] if "://" in schedule.spider else named_addresses(spiders.find(schedule.spider))
 
 
 def _demand_future(schedule: Schedule, now: float) -> None:
@@ -305,12 +319,17 @@ def written_trigger(text: str) -> WrittenTrigger:
 
 async def edit_schedule(project: Project, name: str, wanted: ScheduleEdit) -> ScheduleAdded:
     """Change when a schedule runs, not what it does. Raises Misconfigured for a schedule of gossamer.toml, for one
-    without a valid seal, and for an invalid definition."""
+    without a valid seal, for an invalid definition, and if another has changed it since it was seen."""
     settings, progress = project.settings, await _find(project, name)
     if progress.origin == FROM_FILE:
         raise Misconfigured(_in_file(settings, name, "change it"))
     before = progress.schedule
     demand_own_schedule(settings, before)  # otherwise our seal would vouch for a stranger's definition
+    if wanted.seen not in ("", edit_mark(before)):
+        now = describe(trigger_of(before))
+        raise Misconfigured(
+            f"{name} was changed since you looked: it runs {now}. Look at it again, and change it then."
+        )
     when = written_trigger(wanted.trigger)
     table = ScheduleTable(
         spider=before.spider,
@@ -324,8 +343,7 @@ async def edit_schedule(project: Project, name: str, wanted: ScheduleEdit) -> Sc
         budget=wanted.budget,
     )
     checked = schedule_of(name, table)
-    fields = ("trigger", "zone", "windows", "overlap", "limit", "budget")
-    after = msgspec.structs.replace(before, **{field: getattr(checked, field) for field in fields})
+    after = msgspec.structs.replace(before, **{field: getattr(checked, field) for field in EDITED})
     return await add_schedule(project, NewSchedule(sealed_schedule(settings, after), []), replace=True)
 
 

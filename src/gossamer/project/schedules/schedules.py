@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import difflib
 from datetime import timedelta
-from typing import Any, Literal
+from itertools import islice, takewhile
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -27,12 +28,13 @@ from ...settings import FILE_NAME, Settings
 from ...units import setting_text
 from ..jobs.jobs import JobView, view_of, views_of
 from ..open import Project
-from .timetable import coming, is_counted, is_missed, natural, next_tick, state_of, trigger_of
+from .timetable import coming, is_counted, is_missed, natural, next_tick, state_of, ticks_of, trigger_of
 
 RUNS_ASKED_AT_ONCE = 50
 RUNS_SHOWN = 5
 TICKS_SHOWN = 5
-CALENDAR_TICKS = 1000
+CALENDAR_TICKS = 300  # of one schedule
+CALENDAR_TICKS_IN_ALL = 1250  # fifty that run every hour of a day
 
 
 class ScheduleNote(msgspec.Struct, frozen=True):
@@ -89,7 +91,8 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     state: str  # new, active, paused, trouble, waiting, missed, over, unread or withdrawn, see timetable.state_of
     missed: bool  # its only moment passed without a run
     next: str | None  # the next tick
-    last_standing: str | None  # of the last run: running, done, ...
+    due: bool  # that tick has come: it runs as soon as a scheduler leads
+    last_phase: str | None  # of the last run: running, done, ...
     last_in_words: str | None
     last_ending: str | None
     last_outcome: Outcome | None
@@ -145,10 +148,11 @@ class ScheduleList(msgspec.Struct, frozen=True, kw_only=True):
         return [*self.schedules, *self.broken]
 
 
-class Calendar(msgspec.Struct, frozen=True, kw_only=True):
-    """The coming ticks of a period, in order. `cut`: there are more."""
+class Lane(NamedTuple):
+    """The coming ticks of one schedule in a period, in order. `cut`: there are more until its end."""
 
-    ticks: list[TickView]
+    schedule: str
+    times: list[float]
     cut: bool
 
 
@@ -186,14 +190,24 @@ def unstarted_schedules(settings: Settings, now: float, name: str | None = None,
     return _listed(book_of_file(settings, now).only(name), {}, ticks)
 
 
-async def calendar(project: Project, length: timedelta) -> Calendar:
-    """When the schedules are due from now on, for that period. Paused ones are left out."""
+async def calendar(project: Project, length: timedelta, most: int) -> tuple[list[Lane], int]:
+    """When the schedules are due from now on, for that period: those that are due first, and how many there are.
+    Paused ones are left out. They share a number of ticks: what the rare ones leave is for those that run often."""
     book = await read_book(project)
     end = book.now + length.total_seconds()
-    active = [one for one in book.schedules if not one.paused]
-    found = [tick for tick in coming(active, book.now, CALENDAR_TICKS + 1) if tick.at <= end]
-    ticks = [TickView(tick.schedule, iso_time(tick.at)) for tick in found[:CALENDAR_TICKS]]
-    return Calendar(ticks=ticks, cut=len(found) > CALENDAR_TICKS)
+    first = {one.schedule.name: at for one in book.schedules if (at := next_of(one, book)) is not None and at <= end}
+    chosen = sorted(
+        (one for one in book.schedules if one.schedule.name in first), key=lambda one: first[one.schedule.name]
+    )[:most]
+    lanes: list[Lane] = []
+    left = CALENDAR_TICKS_IN_ALL
+    for progress in reversed(chosen):  # what runs rarely is seldom due first
+        share = min(CALENDAR_TICKS, left // (len(chosen) - len(lanes)))
+        ticks = islice(ticks_of(progress, book.now), share + 1)
+        times = [max(tick.at, book.now) for tick in takewhile(lambda tick: tick.at <= end, ticks)]
+        lanes.append(Lane(progress.schedule.name, times[:share], len(times) > share))
+        left -= len(lanes[-1].times)
+    return lanes[::-1], len(first)
 
 
 async def show_schedule(project: Project, name: str) -> ScheduleDetail:
@@ -206,6 +220,13 @@ async def show_schedule(project: Project, name: str) -> ScheduleDetail:
 def unstarted_schedule(settings: Settings, now: float, name: str) -> ScheduleDetail:
     """As `show_schedule`, for a project without state."""
     return _detail(unstarted_schedules(settings, now, name, ticks=TICKS_SHOWN), [])
+
+
+def next_of(progress: ScheduleProgress, book: Book) -> float | None:
+    """When it runs next. Past: as soon as a scheduler leads. None: never, not while it is paused, or not known before
+    a scheduler has read it."""
+    unknown = progress.schedule.name in book.unread and is_counted(progress)
+    return None if progress.paused or unknown else next_tick(progress, book.now)
 
 
 async def read_book(project: Project) -> Book:
@@ -314,7 +335,7 @@ def _detail(found: ScheduleList, last_runs: list[JobView]) -> ScheduleDetail:
 def _fields(progress: ScheduleProgress, book: Book, run: JobView | None) -> dict[str, Any]:
     schedule, name = progress.schedule, progress.schedule.name
     unread = name in book.unread
-    due = None if unread and is_counted(progress) else next_tick(progress, book.now)
+    due = next_of(progress, book)
     fields: dict[str, Any] = {
         key: getattr(one, key)
         for one in (schedule, progress)
@@ -334,8 +355,9 @@ def _fields(progress: ScheduleProgress, book: Book, run: JobView | None) -> dict
         "max_urls": _max_urls(schedule),
         "state": state_of(progress, book.now, unread=unread),
         "missed": is_missed(progress, book.now),
-        "next": None if progress.paused or due is None else iso_time(due),
-        "last_standing": run.standing if run is not None else None,
+        "next": iso_time(due) if due is not None else None,
+        "due": due is not None and due <= book.now,
+        "last_phase": run.phase if run is not None else None,
         "last_in_words": run.in_words if run is not None else None,
         "last_ending": run.ending if run is not None else None,
         "last_outcome": run.outcome if run is not None else None,

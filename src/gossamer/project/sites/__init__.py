@@ -1,1 +1,1 @@
-"""Sites: their pace and queue, orders of operators, learned routes, proxies, sessions."""
+"""Sites: their pace and queue, learned routes, proxies, sessions."""

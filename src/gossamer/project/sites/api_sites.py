@@ -14,11 +14,10 @@ from typing import Any
 import msgspec
 
 from ...frontier.queue_values import DeadFilter, DeadLetter
-from ...model.job import Job
+from ...model.job import SITE_PART, Job
 from ...model.site_part import BadPattern, SitePart
 from ...model.task import DropReason, UrlState
 from ...parse.arguments import stored_arguments
-from ...parse.site import SITE_PART
 from ...schedule.sources import SiteSource, WantedPage
 from ...store.contract import RecordQuery
 from ...terms import coverage_of, job_terms, tightened
@@ -44,6 +43,7 @@ class SiteCrawlRequest(msgspec.Struct, frozen=True, kw_only=True):
     links: bool = True  # follow them
     sitemaps: bool = True  # read them
     rate: str | None = None  # requests per site, as in the settings; a site's own rate is never exceeded
+    site_concurrency: int | None = None  # requests at once at one site, if fewer
 
 
 class DocumentPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +87,9 @@ async def begin_site_crawl(asked: Asked, wanted: SiteCrawlRequest) -> Job:
         coverage=coverage_of(spider, f"{source}{stored}"),
         arguments=stored,
         priority=ASKED_FOR,
-        manners=tightened(settings, usual.manners, wanted.rate, None),
+        politeness=tightened(settings, usual.politeness, wanted.rate, wanted.site_concurrency),
     )
-    pace = terms.manners.rate or ""
+    pace = f"{terms.politeness.rate or ''} {wanted.site_concurrency or ''}".rstrip()
     content = "\0".join((asked.caller.id, stored, source, str(terms.limit), str(terms.depth), pace))
     name = f"site-{blake2b(content.encode(), digest_size=6).hexdigest()}"
     return await open_owned(asked.project, asked.caller, name, terms)

@@ -5,6 +5,7 @@ Every value has the shape that `--json` prints; times are ISO 8601.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -12,8 +13,11 @@ import msgspec
 from ...clock import iso_time
 from ...model.job import Job
 from ...model.record import day_of
+from ...model.route import BROWSER
+from ...model.url import site_of
 from ...routing.contract import LearnedRoute
 from ...settings import Settings
+from ...terms import routing_of
 from ..open import Project
 
 
@@ -31,20 +35,21 @@ class SiteRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetView(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget in tokens: what was spent, and how much may be spent in total. None means no limit."""
+    """A budget in credits: what was spent, and how much may be spent in total. None means no limit."""
 
-    budget: str = msgspec.field(name="purse")  # day/2027-01-31, job/books-1, domain/2027-01-31/shop.example
+    budget: str  # day/2027-01-31, job/books-1, domain/2027-01-31/shop.example
     meaning: str = msgspec.field(name="for")  # the same, in words
     spent: float
     limit: float | None
     left: float | None
+    setting: str  # that says how much
 
 
 class RouteReport(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about routes. Pages start at a learned route only if the setting `learn` is on."""
 
     learn: bool
-    standings: list[SiteRoute]  # most recently learned first
+    learned: list[SiteRoute]  # most recently learned first
     budgets: list[BudgetView]  # of today, of jobs, of sites
     when_spent: str  # wait or bury: what happens to tasks when their budget is spent
     more: bool = False  # whether there are sites beyond the limit
@@ -71,6 +76,24 @@ def untouched_routes(settings: Settings, site: str | None = None, *, now: float)
     return _report(settings, (), _budgets(settings, {}, (), today=day_of(now), site=site))
 
 
+REFUSALS = frozenset({"http-403", "blocked-challenge", "blocked-captcha", "blocked-shell"})
+BY_BROWSER = "try it in a browser; if that works, add it as a route"
+
+
+def only_route(settings: Settings, site: str = "") -> str:
+    """The route to a site, or to any that the settings do not name, if there is one only; else ""."""
+    ladder = routing_of(settings).terms_for(site).ladder
+    return ladder[0].name if len(ladder) == 1 else ""
+
+
+def probe_of(settings: Settings, url: str, reason: str) -> str | None:
+    """The command that tries a page by a browser, if it was refused for this reason and there is no second route to its
+    site: a replay would be refused again."""
+    if reason not in REFUSALS or only_route(settings, site_of(url)) in ("", BROWSER):
+        return None
+    return f"gossamer fetch {shlex.quote(url)} --route {BROWSER}"  # URLs are written by strangers
+
+
 async def reset_routes(project: Project, site: str | None = None) -> int:
     """Delete what was learned about one site, or about all; return about how many. Budgets stay as they are."""
     return await project.state.routes.forget(site)
@@ -81,7 +104,7 @@ def _report(
 ) -> RouteReport:
     return RouteReport(
         learn=settings.router.learn,
-        standings=[
+        learned=[
             SiteRoute(
                 site=one.site,
                 pattern=one.pattern or None,
@@ -107,24 +130,28 @@ def _budgets(
     router, day = settings.router, f"day/{today}"
     budgets = []
     if router.budget_day is not None or day in spent:
-        budgets.append(_budget(day, "all of today", spent.get(day, 0.0), router.budget_day))
+        budgets.append(_budget(day, "all of today", spent.get(day, 0.0), router.budget_day, "router.budget_day"))
     if site is None:
         of_jobs = [budget for budget in spent if budget.startswith("job/")]
         places = {budget: _job_of(budget, jobs) for budget in of_jobs}
         for budget in sorted(of_jobs, key=lambda budget: (places[budget][0], budget)):
-            budgets.append(_budget(budget, f"job {places[budget][1]}", spent[budget], router.budget_job))
+            budgets.append(
+                _budget(budget, f"job {places[budget][1]}", spent[budget], router.budget_job, "router.budget_job")
+            )
     begin = f"domain/{today}/"
     sites = {budget.removeprefix(begin): amount for budget, amount in spent.items() if budget.startswith(begin)}
     if site is not None:
         sites = {site: sites.get(site, 0.0)} if site in sites or _domain_limit(settings, site) is not None else {}
     for name, amount in sorted(sites.items(), key=lambda pair: (-pair[1], pair[0])):
-        budgets.append(_budget(begin + name, f"{name}, today", amount, _domain_limit(settings, name)))
+        budgets.append(
+            _budget(begin + name, f"{name}, today", amount, _domain_limit(settings, name), f"domains.{name}.budget")
+        )
     return budgets
 
 
-def _budget(name: str, meaning: str, spent: float, limit: float | None) -> BudgetView:
+def _budget(name: str, meaning: str, spent: float, limit: float | None, setting: str) -> BudgetView:
     left = None if limit is None else max(0.0, round(limit - spent, 9))
-    return BudgetView(budget=name, meaning=meaning, spent=spent, limit=limit, left=left)
+    return BudgetView(budget=name, meaning=meaning, spent=spent, limit=limit, left=left, setting=setting)
 
 
 def _domain_limit(settings: Settings, site: str) -> float | None:

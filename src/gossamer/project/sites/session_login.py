@@ -8,7 +8,7 @@ from ...crawl.login import login_of, logs_in
 from ...errors import Misconfigured
 from ...fetch.contract import Gate
 from ...fetch.sessions import forget_login
-from ...frontier.admission import Scope
+from ...frontier.admission import LinkScope
 from ...model.events import EventSink
 from ...parse.spider import Spider, session_names
 from ...settings import Settings
@@ -30,7 +30,7 @@ async def log_in(
     async with (
         open_project(settings, spider=spider) as project,
         sink_of(project, events) as sink,
-        open_context(project, spider, "", Scope(), sink, events) as context,
+        open_context(project, spider, "", LinkScope(), sink, events) as context,
     ):
 
         async def gate_for(site: str, asked: timedelta | None) -> Gate:

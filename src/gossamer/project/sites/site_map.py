@@ -17,7 +17,7 @@ from ..access.keys import Caller
 from ..jobs.api_jobs import Asked, begin_batch, job_for, public_url
 from ..jobs.api_requests import BadRequest, BatchRequest
 from ..open import Project
-from ..pages.links import FoundLinks, WantedLinks
+from ..pages.links import PageLinks, WantedLinks
 from ..pages.results import PageReader
 
 MOST_SITEMAPS = 20  # read for one map
@@ -53,10 +53,10 @@ async def map_site(
     origin, links, more = origin_of(href), dict[str, None](), False
     robots, usual = f"{origin}/robots.txt", f"{origin}/sitemap.xml"
 
-    async def read(urls: list[str]) -> list[tuple[str, FoundLinks]]:
+    async def read(urls: list[str]) -> list[tuple[str, PageLinks]]:
         """What each file has; what could not be read is noted."""
         nonlocal more
-        found: list[tuple[str, FoundLinks]] = []
+        found: list[tuple[str, PageLinks]] = []
         asked = Asked(project=project, caller=caller, extraction=pages.extraction)
         for job, one, why in await _fetched(asked, pages, urls, max(0.0, deadline - project.clock.monotonic())):
             if job is None:

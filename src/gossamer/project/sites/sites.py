@@ -1,8 +1,8 @@
 """The queue by site: how many pages wait for each, and why; everything about one site; slow it down, let it rest,
 resume it.
 
-What it does: combines the queues of all running jobs by site. An operator's order for a site is written into the state,
-and applies to all workers from their next lease on.
+What it does: combines the queues of all running jobs by site. To slow a site down or let it rest is to override its
+settings (overrides.py).
 How it fails: Misconfigured for an invalid domain, rate or duration; BackendUnavailable.
 """
 
@@ -17,19 +17,32 @@ import msgspec
 
 from ...clock import iso_time
 from ...errors import BackendUnavailable, InvalidUrl, Misconfigured
-from ...frontier.contract import DeadFilter, SiteFacts, SiteLoad, SiteOrder
+from ...frontier.contract import DeadFilter, SiteFacts, SiteLoad
 from ...frontier.learned_pace import longest
-from ...frontier.limits import NO_LIMITS, SiteCondition, SiteLimits, limits_of
+from ...frontier.limits import NO_LIMITS, SiteCondition, SiteLimits, condition_of, limits_of
 from ...model.job import Job
+from ...model.task import NO_ROOM_FROM
 from ...model.url import origin_of, site_of, typed_url
 from ...model.windows import is_open, opens_at, parse_windows
+from ...settings.overrides import PACE
 from ...store.contract import AttemptQuery
-from ...terms import site_terms
-from ...units import Rate, distance, moment, parse_duration, parse_rate, visible
+from ...terms import routing_of, site_terms
+from ...units import Rate, distance, moment, parse_rate, visible
+from ..access.keys import Caller
 from ..dead_letters.story import ANOTHER_JOB
-from ..dead_letters.story_text import learned_words, order_words
+from ..dead_letters.story_text import learned_words
 from ..jobs.forecast import WAITED_FOR
 from ..open import Project
+from ..overrides import (
+    NewOverride,
+    OverrideKey,
+    OverrideView,
+    remove_override,
+    rest_of,
+    rest_words,
+    set_override,
+    site_overrides,
+)
 from .routes import BudgetView, SiteRoute, route_report
 
 JOBS_AT_ONCE = 8  # jobs whose queues are read at the same time
@@ -38,10 +51,10 @@ ROBOTS_SHOWN = 64 * 1024  # characters
 ATTEMPTS_LOOKED_AT = 200  # to find the hosts of a site
 
 # Why a site waits, as one word each. The first that applies is shown.
-PAUSED, WINDOW, ORDERED, AWAY, RESTING, RATE, TURN, WORKER, IN_HAND, NOT_DUE = (
-    "paused", "window", "ordered", "away", "resting", "rate", "turn", "worker", "in hand", "not due",
+PAUSED, WINDOW, ORDERED, AWAY, RESTING, RATE, TURN, WORKER, IN_PROGRESS, NOT_DUE = (
+    "paused", "window", "ordered", "away", "resting", "rate", "turn", "worker", "in progress", "not due",
 )  # fmt: skip
-CAUSES = (PAUSED, WINDOW, ORDERED, AWAY, RESTING, RATE, TURN, WORKER, IN_HAND, NOT_DUE)
+CAUSES = (PAUSED, WINDOW, ORDERED, AWAY, RESTING, RATE, TURN, WORKER, IN_PROGRESS, NOT_DUE)
 SORTS: dict[str, Callable[[SiteQueue], tuple[object, ...]]] = {
     "open": lambda one: (-one.open, one.site),
     "queued": lambda one: (-one.queued, one.site),
@@ -50,17 +63,6 @@ SORTS: dict[str, Callable[[SiteQueue], tuple[object, ...]]] = {
     "site": lambda one: (one.site,),
     "next": lambda one: (one.next_at or "", -one.open, one.site),
 }
-
-
-class OrderView(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's order for a site. Times are ISO 8601 in UTC."""
-
-    site: str
-    at: str
-    by: str
-    rate: str | None  # the fastest allowed, as in the settings: 6/m
-    rest_until: str | None
-    in_words: str
 
 
 class SiteQueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +76,12 @@ class SiteQueue(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[str]  # that have pages of it, the largest first
     cause: str  # one of CAUSES
     why: str  # the same in words
-    next_at: str | None  # when the next request may leave, by rate, rests and orders
+    next_at: str | None  # when the next request may leave, by rate, rests and windows
+
+    @property
+    def is_held(self) -> bool:
+        """Without `next_at`: nobody knows when, instead of at any time."""
+        return self.cause in (PAUSED, WINDOW, ORDERED)
 
 
 class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,12 +139,22 @@ class SiteView(msgspec.Struct, frozen=True, kw_only=True):
     rests_until: str | None  # by its own request
     windows: str | None
     obeys_robots: bool
-    order: OrderView | None
+    overrides: list[OverrideView]  # what an admin has set by hand for it
+    ladder: list[str]  # the routes that its pages may take, in order
+    left_out: list[str]  # routes that are not taken, by the settings or by hand
+    rests: str | None  # why no request is sent to it, by the settings or by hand
     jobs: list[JobAtSite]
     routes: list[SiteRoute]
     budgets: list[BudgetView]
     dead_reasons: dict[str, int]
     robots: list[RobotsView]
+
+    @property
+    def rate_in_words(self) -> str:
+        """The rate with its bursts, and whether a job may have its own."""
+        bursts = f", in bursts of {self.burst}" if self.burst > 1 else ""
+        by_hand = any(one.key == f"domains.{self.site}.rate" for one in self.overrides)
+        return f"{self.rate}{bursts}{', set by hand: no job is faster' if by_hand else ', unless a job has its own'}"
 
 
 # -- the queue -----------------------------------------------------------------------------------------------------
@@ -161,7 +178,6 @@ async def queue_by_site(
         raise Misconfigured(f"{visible(cause)} is not a cause; there is {', '.join(CAUSES)}.")
     if sort not in SORTS:
         raise Misconfigured(f"Sites cannot be sorted by {visible(sort)}; there is {', '.join(SORTS)}.")
-    orders = {order.site: order for order in await project.state.orders.orders()}
     every = [one for one in await project.state.jobs.running_jobs() if sees(one)]
     jobs, seen = [one for one in every if job in (None, one.id)], {one.id for one in every}
     loads = await _loads(project, jobs)
@@ -171,7 +187,7 @@ async def queue_by_site(
             if not search or search.lower() in load.site:
                 by_site.setdefault(load.site, []).append((one, _masked(load, seen)))
     now = project.clock.now()
-    sites = [_site_queue(project, parts, orders.get(site), now) for site, parts in by_site.items()]
+    sites = [_site_queue(project, parts, now) for parts in by_site.values()]
     causes = Counter(one.cause for one in sites)
     sites = sorted((one for one in sites if cause in (None, one.cause)), key=SORTS[sort], reverse=reverse)
     return QueuePage(
@@ -200,17 +216,16 @@ def _masked(load: SiteLoad, seen: Collection[str]) -> SiteLoad:
     return msgspec.structs.replace(load, taken_by=ANOTHER_JOB)
 
 
-def _site_queue(project: Project, parts: list[tuple[Job, SiteLoad]], order: SiteOrder | None, now: float) -> SiteQueue:
+def _site_queue(project: Project, parts: list[tuple[Job, SiteLoad]], now: float) -> SiteQueue:
     parts = sorted(parts, key=lambda part: _open(part[1]), reverse=True)
     windows = project.settings.domain(parts[0][1].site).windows or ""
     job, load = parts[0]
-    limits = limits_of(load.site, site_terms(project.settings)(load.site), job.manners, _condition(None, order, now))
-    cause, why = why_it_waits(load, job, order, windows, now, limits)
+    limits = limits_of(load.site, site_terms(project.settings)(load.site), job.politeness, condition_of(load, now))
+    cause, why = why_it_waits(load, job, rest_words(project, load.site), windows, now, limits)
     queued = sum([load.queued for _, load in parts])
     waiting = sum([load.waiting for _, load in parts])
     leased = sum([load.leased for _, load in parts])
-    rest = (order.rest_until or 0.0) if order is not None else 0.0
-    next_at = max(parts[0][1].next_at or 0.0, rest)
+    next_at = _next_at(project, job, load, cause, windows)
     return SiteQueue(
         site=parts[0][1].site,
         open=queued + waiting + leased,
@@ -220,8 +235,24 @@ def _site_queue(project: Project, parts: list[tuple[Job, SiteLoad]], order: Site
         jobs=[job.id for job, _ in parts],
         cause=cause,
         why=why,
-        next_at=iso_time(next_at) if next_at > now else None,
+        next_at=iso_time(next_at) if next_at is not None and next_at > now else None,
     )
+
+
+def _next_at(project: Project, job: Job, load: SiteLoad, cause: str, windows: str) -> float | None:
+    """When what keeps its pages back ends; None if nobody knows, or nothing does."""
+    if cause == ORDERED:
+        rest = rest_of(project, load.site)
+        return rest.until if rest is not None else None
+    if cause == WINDOW:
+        now = project.clock.now()
+        closed = [found for text in (job.windows, windows) if text and not is_open(found := parse_windows(text), now)]
+        return max((at for found in closed if (at := opens_at(found, now)) is not None), default=None)
+    if cause == PAUSED:
+        return None
+    if cause == NOT_DUE and load.due_at is not None and load.due_at < NO_ROOM_FROM:
+        return max(load.due_at, load.next_at or 0.0)
+    return load.next_at
 
 
 def _open(load: SiteLoad) -> int:
@@ -229,10 +260,10 @@ def _open(load: SiteLoad) -> int:
 
 
 def why_it_waits(
-    load: SiteLoad, job: Job, order: SiteOrder | None, windows: str, now: float, limits: SiteLimits = NO_LIMITS
+    load: SiteLoad, job: Job, rests: str, windows: str, now: float, limits: SiteLimits = NO_LIMITS
 ) -> tuple[str, str]:
     """Why the pages of a job at a site are not all being fetched: a word of CAUSES, and a sentence that names the limit
-    that binds."""
+    that binds. `rests` says why no request is sent to it, "" if that is not so."""
     if job.paused:
         return PAUSED, f"{job.id} is paused"
     for whose, text in ((f"of {job.id}", job.windows), ("of the site", windows)):
@@ -240,8 +271,8 @@ def why_it_waits(
         if found and not is_open(found, now):
             opens = opens_at(found, now)
             return WINDOW, f"the window {whose} opens {distance(opens, now) if opens is not None else 'never'}"
-    if order is not None and (order.rest_until or 0.0) > now:
-        return ORDERED, order_words(order, now)
+    if rests:
+        return ORDERED, rests
     if load.away_since is not None:
         again = distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "now"
         return AWAY, f"cannot be reached since {moment(load.away_since, now)}; tried again {again}"
@@ -249,22 +280,21 @@ def why_it_waits(
         return RESTING, f"it asked to be left alone, until {moment(load.rest_until, now)}"
     if not load.queued:
         if load.leased:
-            return IN_HAND, "workers have all that is due"
+            return IN_PROGRESS, "workers have all that is due"
         what = WAITED_FOR.get(load.reason)
         return NOT_DUE, f"waits for {what}" if what else f"waits for its next try, after {load.reason or 'a failure'}"
-    slowed = f"; {order_words(order, now)}" if order is not None and order.interval is not None else ""
     if load.next_at is not None and load.next_at > now:
         by = f" ({limits.rate.words})" if limits.rate is not None else ""
-        return RATE, f"its rate allows the next request {distance(load.next_at, now)}{by}{slowed}"
+        return RATE, f"its rate allows the next request {distance(load.next_at, now)}{by}"
     if load.taken_by is not None:
         return TURN, f"{load.taken_by} has the site, and jobs take turns there"
     at_once = limits.at_once
     if (full := limits.at_full(load.leased)) is not None:
-        return RATE, f"{full.words}{slowed}"
+        return RATE, full.words
     if load.leased or (limits.rate is not None and limits.rate.is_own):
         by = " and ".join(one.words for one in (limits.rate, at_once) if one is not None)
-        return RATE, f"workers fetch as fast as its limits allow{f': {by}' if by else ''}{slowed}"
-    return WORKER, f"it may be asked at any time: it waits for a worker that is free{slowed}"
+        return RATE, f"workers fetch as fast as its limits allow{f': {by}' if by else ''}"
+    return WORKER, "it may be asked at any time: it waits for a worker that is free"
 
 
 # -- one site ------------------------------------------------------------------------------------------------------
@@ -275,14 +305,12 @@ async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool
     site = site_named(domain)
     state, now = project.state, project.clock.now()
     facts = await state.queue.site(site)
-    order = next((one for one in await state.orders.orders() if one.site == site and one.holds(now)), None)
     settings, own = project.settings, project.settings.domain(site)
     terms = site_terms(settings)(site)
     asked = facts.asked_interval if facts is not None else None
-    ordered = order.interval if order is not None else None
     learned = facts.learned.now(now) if facts is not None else None
-    spacing = terms.spacing(longest(asked, ordered, learned))
-    condition = _condition(facts, order, now)
+    spacing = terms.spacing(longest(asked, learned))
+    condition, rests = _condition(facts, now), rest_words(project, site)
     jobs = [one for one in await state.jobs.running_jobs() if sees(one)]
     parts = [(job, load) for job, loads in zip(jobs, await _loads(project, jobs, site), strict=True) for load in loads]
     report = await route_report(project, site, limit=100)
@@ -305,31 +333,31 @@ async def site_view(project: Project, domain: str, *, sees: Callable[[Job], bool
         rests_until=iso_time(facts.rest_until) if facts is not None and facts.rest_until > now else None,
         windows=own.windows or None,
         obeys_robots=settings.politeness.robots if own.robots is None else own.robots,
-        order=order_view(order, now) if order is not None else None,
+        overrides=site_overrides(project, site),
+        ladder=[route.name for route in routing_of(settings).terms_for(site).ladder],
+        left_out=list(own.skip),
+        rests=rests or None,
         jobs=[
-            _at_site(job, load, order, own.windows or "", now, limits_of(site, terms, job.manners, condition))
+            _at_site(job, load, rests, own.windows or "", now, limits_of(site, terms, job.politeness, condition))
             for job, load in parts
         ],
-        routes=report.standings,
+        routes=report.learned,
         budgets=report.budgets,
         dead_reasons=await state.queue.dead_reasons(DeadFilter(site=site)),
         robots=await _robots(project, site),
     )
 
 
-def _condition(facts: SiteFacts | None, order: SiteOrder | None, now: float) -> SiteCondition:
+def _condition(facts: SiteFacts | None, now: float) -> SiteCondition:
     return SiteCondition(
         asked=facts.asked_interval if facts is not None else None,
-        ordered=order.interval if order is not None else None,
         learned=facts.learned.now(now) if facts is not None else None,
         away=facts is not None and facts.away_since is not None,
     )
 
 
-def _at_site(
-    job: Job, load: SiteLoad, order: SiteOrder | None, windows: str, now: float, limits: SiteLimits
-) -> JobAtSite:
-    cause, why = why_it_waits(load, job, order, windows, now, limits)
+def _at_site(job: Job, load: SiteLoad, rests: str, windows: str, now: float, limits: SiteLimits) -> JobAtSite:
+    cause, why = why_it_waits(load, job, rests, windows, now, limits)
     return JobAtSite(job=job.id, queued=load.queued, waiting=load.waiting, leased=load.leased, cause=cause, why=why)
 
 
@@ -371,59 +399,34 @@ def site_named(domain: str) -> str:
         raise Misconfigured(f"{visible(domain)} is neither a domain nor a URL.") from error
 
 
-# -- orders --------------------------------------------------------------------------------------------------------
+# -- by hand -------------------------------------------------------------------------------------------------------
 
 
-async def slow_site(project: Project, domain: str, rate: str, *, by: str) -> OrderView:
-    """Visit the site no faster than `rate` (6/m), whatever the settings say. An ordered rest stays. Raises
-    Misconfigured."""
+async def slow_site(project: Project, caller: Caller, domain: str, rate: str) -> OverrideView:
+    """Visit the site at `rate` (6/m) on all workers, whatever jobs and settings say; its own crawl-delay holds. A rest
+    stays. Raises Misconfigured."""
+    site = site_named(domain)
     try:
         interval = parse_rate(rate).interval
     except ValueError as error:
         raise Misconfigured(f"{error}.") from error
     if interval is None:
-        raise Misconfigured(
-            "An order only slows a site down. `gossamer site resume` lets it go on as the settings say."
-        )
-    return await _order(project, domain, by, interval=interval.total_seconds())
+        raise Misconfigured("This only slows a site down. `gossamer site resume` lets it go on as the settings say.")
+    return await set_override(project, caller, NewOverride(key=f"domains.{site}.rate", value=rate))
 
 
-async def rest_site(project: Project, domain: str, duration: str, *, by: str) -> OrderView:
-    """No request to the site for that time (2h). An ordered slower rate stays. Raises Misconfigured."""
-    try:
-        rest = parse_duration(duration)
-    except ValueError as error:
-        raise Misconfigured(f"{error}.") from error
-    if not timedelta(seconds=1) <= rest <= LONGEST_REST:
-        raise Misconfigured(f"A rest lasts from 1s to {LONGEST_REST.days}d.")
-    return await _order(project, domain, by, rest_until=project.clock.now() + rest.total_seconds())
+async def rest_site(project: Project, caller: Caller, domain: str, duration: str) -> OverrideView:
+    """No request to the site for that time (2h). A slower rate stays. Raises Misconfigured."""
+    new = NewOverride(key=f"domains.{site_named(domain)}.rest", value="yes", lasts=duration)
+    return await set_override(project, caller, new)
 
 
-async def resume_site(project: Project, domain: str) -> bool:
-    """Withdraw the order for a site: the settings and the site itself decide again. False if there was none."""
-    return await project.state.orders.withdraw(site_named(domain))
-
-
-async def _order(
-    project: Project, domain: str, by: str, *, interval: float | None = None, rest_until: float | None = None
-) -> OrderView:
-    site, now = site_named(domain), project.clock.now()
-    before = next((one for one in await project.state.orders.orders() if one.site == site), None)
-    if before is not None:
-        interval = before.interval if interval is None else interval
-        rest_until = before.rest_until if rest_until is None else rest_until
-    order = SiteOrder(site=site, at=now, by=by, interval=interval, rest_until=rest_until)
-    await project.state.orders.give(order)
-    return order_view(order, now)
-
-
-def order_view(order: SiteOrder, now: float) -> OrderView:
-    rests = order.rest_until is not None and order.rest_until > now
-    return OrderView(
-        site=order.site,
-        at=iso_time(order.at),
-        by=order.by,
-        rate=str(Rate(timedelta(seconds=order.interval))) if order.interval is not None else None,
-        rest_until=iso_time(order.rest_until) if order.rest_until is not None and rests else None,
-        in_words=order_words(order, now),
-    )
+async def resume_site(project: Project, caller: Caller, domain: str) -> bool:
+    """Remove what was set by hand for the site's pace, and forget its learned pace: the settings and the site itself
+    decide again. False if there was neither."""
+    site = site_named(domain)
+    known = {one.key for one in site_overrides(project, site)}
+    found = sorted(known & {f"domains.{site}.{field}" for field in PACE})
+    for key in found:
+        await remove_override(project, caller, OverrideKey(key=key))
+    return await project.state.waiting.forget_pace(site) or bool(found)

@@ -10,13 +10,15 @@ How it fails: Misconfigured for a case that cannot be read, or a spider that doe
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
 import mimetypes
 import re
 import shlex
+import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,12 @@ import msgspec
 
 from ...clock import iso_time
 from ...crawl.parse_page import parse_page
-from ...errors import Misconfigured, ParseFailed
+from ...errors import FetchFailed, FetchRefused, Misconfigured, ParseFailed
 from ...model.page import Headers, Snapshot
 from ...model.task import DEFAULT_KIND, Request, Task
 from ...model.url import fingerprint, site_of, typed_url
 from ...parse.page import Page
-from ...parse.spider import Spider, callback_names
+from ...parse.spider import Contract, Spider, callback_names
 from ...parse.timelimit import TimeLimit
 from ...pipeline.steps import Pipeline
 from ...recipe.spider import RecipeSpider, likely_kind
@@ -155,6 +157,38 @@ async def run_cases(settings: Settings, names: Sequence[str] = (), *, update: bo
     chosen = [known[Path(name).name] for name in names] if names else places
     spiders: dict[str, Spider] = {}
     return [await _run_case(settings, place, spiders, update) for place in chosen]
+
+
+async def run_contracts(settings: Settings, names: Sequence[str] = (), *, robots: bool = True) -> list[CaseResult]:
+    """Check what the docstrings of callbacks demand, of all spiders or the named ones; each page is fetched. Raises
+    Misconfigured if there are none."""
+    results: list[CaseResult] = []
+    asked_at: dict[str, float] = {}  # by site
+    for name in names or [one.name for one in spiders_of(settings).spiders]:
+        spider = crawl_target(settings, name, settings.root).spider
+        own = spider._adjusted(settings)
+        for contract in spider._contracts():
+            site = site_of(contract.request.url)
+            pause = (own.politeness.rate.interval or timedelta(0)).total_seconds()
+            await asyncio.sleep(max(0.0, asked_at.get(site, -pause) + pause - time.monotonic()))
+            asked_at[site] = time.monotonic()
+            results.append(await _run_contract(own, spider, contract, robots and spider.robots is not False))
+    if not results:
+        raise Misconfigured(
+            "No callback has contracts: `@url`, `@returns` and `@scrapes` in its docstring, as Scrapy reads them."
+        )
+    return results
+
+
+async def _run_contract(settings: Settings, spider: Spider, contract: Contract, robots: bool) -> CaseResult:
+    name = f"{spider.name}.{contract.name}"
+    try:
+        request = contract.request
+        page = await fetch_one(request.url, settings, robots=robots, request=request, spider=spider)
+    except (FetchFailed, FetchRefused) as error:
+        return CaseResult(name=name, state="failed", diff=[str(error)])
+    lines = await contract.check(Page(page.snapshot, spider=spider))
+    return CaseResult(name=name, state="failed" if lines else "ok", diff=lines[:MOST_DIFF])
 
 
 async def _run_case(settings: Settings, place: Path, spiders: dict[str, Spider], update: bool) -> CaseResult:

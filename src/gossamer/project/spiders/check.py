@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...errors import FetchRefused, InvalidUrl, Misconfigured, ParseFailed
-from ...frontier.admission import Scope
+from ...frontier.admission import LinkScope
 from ...model.record import Record
 from ...model.secret_text import SecretRef
 from ...model.task import DEFAULT_KIND, Request
@@ -50,7 +50,7 @@ class LinksGiven(msgspec.Struct, frozen=True, kw_only=True):
     invalid: list[str]  # the first that are not URLs
 
 
-class SpiderView(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedSpider(msgspec.Struct, frozen=True, kw_only=True):
     """A spider that loads."""
 
     spider: str
@@ -79,8 +79,8 @@ class SpiderCheck(msgspec.Struct, frozen=True, kw_only=True):
     detail: str  # the traceback of the user's own code
 
 
-def spider_view(spider: Spider) -> SpiderView:
-    return SpiderView(
+def spider_view(spider: Spider) -> CheckedSpider:
+    return CheckedSpider(
         spider=spider.name,
         start=start_addresses(spider),
         callbacks=list(callback_names(spider)),
@@ -149,7 +149,7 @@ def record_found(record: Record) -> RecordFound:
 
 def _links_given(requests: Sequence[Request], spider: Spider, page: Page) -> list[LinksGiven]:
     seeds = start_addresses(spider)
-    scope = Scope(sites=spider.allowed_sites(seeds or [page.url]))
+    scope = LinkScope(sites=spider.allowed_sites(seeds or [page.url]))
     kinds: dict[str, dict[str, str]] = {}  # URLs by what is shown of each request
     for request in requests:
         sent = sent_with(request)
@@ -179,7 +179,7 @@ def _shown(text: str | Sequence[str | bytes | SecretRef]) -> str:
     return "".join(f"<secret {part.secret}>" if isinstance(part, SecretRef) else part for part in parts)
 
 
-def _links_to(kind: str, shown: Mapping[str, str], scope: Scope) -> LinksGiven:
+def _links_to(kind: str, shown: Mapping[str, str], scope: LinkScope) -> LinksGiven:
     elsewhere, invalid = 0, []
     for url in shown.values():
         try:

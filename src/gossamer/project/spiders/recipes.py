@@ -19,26 +19,29 @@ from ...extract.media import Media
 from ...model.url import host_of, site_of
 from ...parse.discovery import RECIPE_ENDINGS, is_file_ref, load_spider, made_spider
 from ...parse.page import Page
-from ...parse.spider import Spider, compose_name, is_spider_name
+from ...parse.spider import Spider as Spider
+from ...parse.spider import compose_name, is_spider_name
 from ...pipeline.quality_rules import Fault
 from ...pipeline.steps import Dropped, Piped
 from ...recipe.draft import RecipeDraft, detail_links, draft_recipe
 from ...recipe.fields import Note
 from ...recipe.model import PageKind
-from ...recipe.spider import FoundLinks, PageCheck, RecipeSpider, check_page, likely_kind
+from ...recipe.spider import FoundLinks, PageCheck, check_page, likely_kind
+from ...recipe.spider import RecipeSpider as RecipeSpider  # for the commands, which import the project alone
 from ...recipe.table import BadRecipe, suggestion
 from ...settings import FILE_NAME, Settings
 from ..pipelines import pipeline_of
 from .check import (
     LINKS_TOLD,
+    CheckedSpider,
     RecordFound,
     SpiderCheck,
-    SpiderView,
     check_spider,
     demand_callback,
     record_found,
     spider_view,
 )
+from .scaffold import check_name
 
 _BY_HAND = {
     Media.JSON: " docs/recipes.md has a recipe for JSON to start from.",
@@ -137,7 +140,14 @@ def load_for_check(settings: Settings, ref: str, folder: Path) -> Spider | Recip
         return RecipeFaults(recipe=error.file, faults=[LineFault(one.line, one.message) for one in error.faults])
 
 
-def view_of(spider: Spider) -> RecipeView | SpiderView:
+def recipe_spider(loaded: Spider) -> RecipeSpider:
+    """The spider, if it is a recipe. Raises Misconfigured."""
+    if not isinstance(loaded, RecipeSpider):
+        raise Misconfigured(f"{loaded.name} is a spider in Python; only the rules of recipes can be learned again.")
+    return loaded
+
+
+def view_of(spider: Spider) -> RecipeView | CheckedSpider:
     """A recipe or a spider that loads, described without a page."""
     return recipe_view(spider) if isinstance(spider, RecipeSpider) else spider_view(spider)
 
@@ -249,23 +259,37 @@ async def draft(
     """Fetch the page and one that it links to, at the site's pace, and write a recipe into the project's spiders
     folder, or outside of a project into `folder`. Nothing is overwritten. Raises Misconfigured, FetchFailed,
     FetchRefused."""
-    name = _checked_name(name or _name_for(url))
-    in_project = (settings.root / FILE_NAME).is_file()
-    file = _free_place(settings.root / settings.spiders if in_project else folder, name)
-    shown = file.relative_to(folder) if file.is_relative_to(folder) else file
-    ref = name if in_project else str(shown)
+    file, name, ref, shown = place_for(settings, url, name, folder)
     drafted = await _drafted(settings, url, ref, fetch, tell)
+    write_draft(file, drafted.text)
+    return RecipeDrafted(file=shown, name=name, ref=ref, summary=drafted.summary)
+
+
+def place_for(
+    settings: Settings, url: str, name: str | None, folder: Path, *, python: bool = False
+) -> tuple[Path, str, str, Path]:
+    """Where a new recipe goes, or with `python` a new spider, its name, what commands call it, and its path as people
+    see it. Raises Misconfigured if there is one already."""
+    name = name or _name_for(url)
+    name = check_name(name).spider if python else _checked_name(name)
+    in_project = (settings.root / FILE_NAME).is_file()
+    file = _free_place(settings.root / settings.spiders if in_project else folder, name, python=python)
+    shown = file.relative_to(folder) if file.is_relative_to(folder) else file
+    return file, name, name if in_project else str(shown), shown
+
+
+def write_draft(file: Path, text: str) -> None:
+    """Write a new recipe or spider; nothing is overwritten. Raises Misconfigured."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as stream:
-            stream.write(drafted.text)
+            stream.write(text)
     except FileExistsError:
         raise _taken(file) from None
     except OSError as error:
         raise Misconfigured(
             f"{file} cannot be written ({error.strerror}). Go to a folder that you may write to."
         ) from error
-    return RecipeDrafted(file=shown, name=name, ref=ref, summary=drafted.summary)
 
 
 def _name_for(url: str) -> str:
@@ -285,16 +309,17 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _free_place(folder: Path, name: str) -> Path:
-    for ending in RECIPE_ENDINGS:
-        if (folder / f"{name}{ending}").exists():
-            raise _taken(folder / f"{name}{ending}")
-    return folder / f"{name}.toml"
+def _free_place(folder: Path, name: str, *, python: bool) -> Path:
+    module = folder / f"{name.replace('-', '_')}.py"
+    for file in (*(folder / f"{name}{ending}" for ending in RECIPE_ENDINGS), *((module,) if python else ())):
+        if file.exists():
+            raise _taken(file)
+    return module if python else folder / f"{name}.toml"
 
 
 def _taken(file: Path) -> Misconfigured:
     return Misconfigured(
-        f"{file} exists already and was not changed. Give the recipe another name: gossamer new NAME ..."
+        f"{file} exists already and was not changed. Give the new one another name: gossamer new NAME ..."
     )
 
 
@@ -316,7 +341,7 @@ async def _drafted(
             f"{_BY_HAND.get(first.media, '')}"
         )
     clock, interval = SystemClock(), settings.politeness.rate.interval
-    detail = None
+    details: list[Page] = []
     for link in detail_links(first):
         await clock.sleep(min(interval.total_seconds(), LONGEST_PAUSE) if interval is not None else 0.0)
         tell(f"Looking at {link}")
@@ -326,6 +351,5 @@ async def _drafted(
             tell(f"  {error}")
             continue
         if page.status < 400 and page.media is Media.HTML:
-            detail = page
-            break
-    return draft_recipe(first, detail, ref)
+            details.append(page)
+    return draft_recipe(first, details, ref)

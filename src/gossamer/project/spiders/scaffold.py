@@ -66,8 +66,8 @@ def check_name(name: str) -> Names:
     """The forms of a project's name. Raises Misconfigured for a name that cannot be a spider's."""
     if not _NAME.fullmatch(name) or len(name) > 60:
         raise Misconfigured(
-            f"{visible(name[:80])!r} cannot be a project's name. Begin with a letter from a to z, and use such letters,"
-            " digits, - and _, as in book-shop."
+            f"{visible(name[:80])!r} cannot be the name of a project or spider. Begin with a letter from a to z, and"
+            " use such letters, digits, - and _, as in book-shop."
         )
     module = name.replace("-", "_")
     words = re.split(r"[_-]", name)
@@ -100,6 +100,11 @@ def _allowed(start: str | None) -> str:
 
 TOML = """\
 # Settings of {names.folder}. `gossamer settings` shows all of them, with their values and origins.
+
+# For a fleet. These lines stay above the first [table]:
+# project = "{names.folder}"
+# state = "redis://localhost:6379/0"
+# records = "postgresql://localhost/crawls"
 
 [politeness]
 rate = "2/s"        # requests per site; robots.txt is obeyed as well

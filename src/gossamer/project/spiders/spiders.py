@@ -13,12 +13,13 @@ from typing import BinaryIO, cast
 import msgspec
 
 from ...errors import InvalidUrl, Misconfigured, SourceFailed
-from ...model.job import Job
+from ...model.job import PAGES, RAW_PAGES, SITE_PART, URL_LIST, Job, read_arguments
 from ...model.url import parse_url
-from ...parse.arguments import declared_arguments, read_arguments, with_arguments
+from ...parse.arguments import declared_arguments, with_arguments
 from ...parse.arguments import written_arguments as written_arguments  # re-exported, for typed text
-from ...parse.discovery import is_file_ref, list_spiders, load_spider, made_spider, make_importable
-from ...parse.site import PAGES, SITE_PART, URL_LIST, PageSpider, SiteSpider, UrlListSpider
+from ...parse.discovery import is_file_ref, list_spiders, load_spider, made_spider, make_importable, shell_spider
+from ...parse.seeds import named_addresses
+from ...parse.site import PageSpider, RawPageSpider, SiteSpider, UrlListSpider
 from ...parse.spider import Spider
 from ...schedule.sources.url_lists import LARGEST_FILE, open_list, read_list
 from ...schedule.spider_loader import Spiders
@@ -26,7 +27,7 @@ from ...settings import Settings
 from ...terms import local_hosts
 from ...units import many
 from ..jobs.site_crawl import site_crawl_of
-from ..reparse.archive_job import ReparseSpider, is_reparse_job, terms_of
+from ..reparse.archive_job import ReparseSpider, terms_of
 
 URL_LISTS = (".txt", ".csv", ".jsonl")
 IN_MEMORY = 1 << 20  # bytes of a list on standard input; the rest is in a temporary file
@@ -49,6 +50,7 @@ class SpiderView(msgspec.Struct, frozen=True, kw_only=True):
     class_name: str = msgspec.field(name="class")
     summary: str
     arguments: tuple[str, ...] = ()  # that a run may set: name=value, with the spider's defaults
+    faults: tuple[str, ...] = ()  # what is wrong with this class alone
 
 
 class BrokenSpider(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,9 +79,10 @@ def spiders_of(settings: Settings) -> SpiderList:
             SpiderView(
                 name=one.name,
                 file=str(one.path),
-                class_name=one.spider.__name__,
+                class_name=one.cls.__name__,
                 summary=one.summary,
-                arguments=_arguments_of(one.spider),
+                arguments=_arguments_of(one.cls) if one.adapt is None else (),
+                faults=one.faults,
             )
             for one in found.spiders
         ],
@@ -95,6 +98,12 @@ def _arguments_of(spider: type[Spider]) -> tuple[str, ...]:
     return tuple(f"{name}={'' if (value := getattr(spider, name, None)) is None else value}" for name in names)
 
 
+def prompt_spider(settings: Settings, name: str | None, folder: Path) -> Spider | None:
+    """The spider as which a prompt asks for pages: the named one; in a Scrapy project one with its settings. Raises
+    Misconfigured."""
+    return crawl_target(settings, name, folder).spider if name else shell_spider(settings.root)
+
+
 def make_spiders_importable(settings: Settings) -> None:
     """So that at a prompt `from books import Books` finds spiders/books.py, and `import helpers` a file beside
     gossamer.toml."""
@@ -107,7 +116,7 @@ def crawl_target(settings: Settings, target: str, folder: Path) -> CrawlTarget:
     if "://" not in target and target.partition(":")[0].lower() not in _NOT_CRAWLED:
         home = folder if is_file_ref(target) else settings.root
         spider = made_spider(load_spider(target, home, settings.spiders))
-        return CrawlTarget(spider, None, list(spider.start_urls))
+        return CrawlTarget(spider, None, named_addresses(spider))
     try:
         url = parse_url(target)
     except InvalidUrl as error:
@@ -191,13 +200,15 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
 
     Requests from the HTTP API reach no private address, except those that fetch.allow_hosts names.
     """
-    if job.owner:
+    if job.owner and settings.fetch.allow_private:  # else the same settings: all that is derived from them stays known
         settings = _with_fetch(settings, allow_private=False)
-    if is_reparse_job(job):
+    if job.parses_again:
         terms_of(settings, job)
         return ReparseSpider(), settings
     if job.spider_name == PAGES:
         return PageSpider(), settings
+    if job.spider_name == RAW_PAGES:
+        return RawPageSpider(), settings
     if job.spider_name == SITE_PART:
         return site_crawl_of(job).spider(), settings
     if job.spider_name == URL_LIST:
@@ -216,7 +227,7 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
     settings = spider._adjusted(settings)
     if job.owner:
         return spider, settings
-    hosts = _new_hosts(settings, list(spider.start_urls))
+    hosts = _new_hosts(settings, named_addresses(spider))
     return spider, _with_fetch(settings, allow_hosts=(*settings.fetch.allow_hosts, *hosts))
 
 

@@ -1,8 +1,9 @@
 """Checks that everything a crawl needs is there. Each check yields findings, with the next step if something is wrong.
 
 What it does: examines the machine, the settings, the backends, the routes, the spiders and the schedules. It fetches
-nothing, starts no program and creates no file. How it fails: it does not; every fault is a finding. A spider or a file
-of a schedule that is missing here may exist on the workers' machines: that is a warning.
+nothing, creates no file and starts no program, save a browser that a route needs. How it fails: it does not; every
+fault is a finding. A spider or a file of a schedule that is missing here may exist on the workers' machines: that is a
+warning.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from ...clock import ServerClock, SystemClock
 from ...crawl.heartbeat import CLOCK_OFF, CLOCK_WRONG, clock_in_words
 from ...errors import GossamerError, Misconfigured, SpiderNotFound
 from ...fetch.browser.chromium import is_there
+from ...model.route import BROWSER
 from ...model.schedule import ScheduleProgress
 from ...model.windows import parse_windows
 from ...parse.discovery import list_spiders
+from ...parse.seeds import named_addresses
 from ...schedule.definition import schedules_of
 from ...schedule.spider_loader import Spiders
 from ...schedule.triggers import parse_trigger
@@ -32,27 +35,28 @@ from ..open import is_crawled, open_project
 from ..schedules.changes import opening_for, schedule_warnings
 from ..schedules.schedules import Book, book_of_file, read_book
 from ..schedules.timetable import is_missed
+from ..sites.domain_names import domain_fault
 from ..sites.sessions import login_troubles
-from ..start_check import domain_fault
-from ..transports import check_installed, transports_of
+from ..transports import check_installed, transports_of, used_transports
 from ..workers import machine_health as machine
 from ..workers.spools import SpoolView, list_spools, spool_files
 from ..workers.workers import ARCHIVE_FULL
-from .health_values import Finding as Finding
+from .health_values import DoctorFinding as DoctorFinding
 from .health_values import Level as Level
 from .health_values import ok
 
 ROLES = ("state", "records", "archive")
 
 
-async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Finding]:
+async def examine(folder: Path, *, online: bool = False) -> AsyncIterator[DoctorFinding]:
     """Run every check, the cheap ones first, for the project found from `folder` upwards.
 
-    Without readable settings the project is not examined. `offline` skips the checks that need a network.
+    Without readable settings the project is not examined. `online` also looks up a name of
+    the internet; without it, only servers that the settings name are asked.
     """
     for check in (machine.python, machine.packages, machine.sqlite, machine.uvloop):
         yield check()
-    if not offline:
+    if online:
         yield await asyncio.to_thread(machine.dns)
     try:
         settings = load(start=folder)
@@ -60,13 +64,15 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         places = {role: local_path(settings, role) for role in ROLES if is_local(settings, role)}
     except GossamerError as error:
         yield machine.clock()
-        yield Finding(Level.FAIL, "settings", str(error), f"Fix {FILE_NAME} or the variable; the rest was not checked.")
+        yield DoctorFinding(
+            Level.FAIL, "settings", str(error), f"Fix {FILE_NAME} or the variable; the rest was not checked."
+        )
         return
     yield machine.clock() if "state" in places else await _clock(settings)
     file = find_file(folder)
     yield ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
     for fault in filter(None, map(domain_fault, settings.domains)):
-        yield Finding(Level.FAIL, "sites", fault, f"Fix {FILE_NAME}; no crawl can start before.")
+        yield DoctorFinding(Level.FAIL, "sites", fault, f"Fix {FILE_NAME}; no crawl can start before.")
     yield machine.open_files(settings)
     for finding in machine.disk(list(places.values())):
         yield finding
@@ -79,15 +85,15 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         if role not in places:
             fault = await _unreachable(settings, role)
             all_answer = all_answer and not fault
-            yield Finding(Level.FAIL, role, fault) if fault else ok(role, place_of(settings, role))
+            yield DoctorFinding(Level.FAIL, role, fault) if fault else ok(role, place_of(settings, role))
     # Where nothing was crawled yet there are no files, and looking makes none.
     if all_answer and all(path.exists() for role, path in places.items() if role != "archive"):
         async for finding in _opens(settings):
             yield finding
     if (found := await _archive_room(settings)) is not None:
         yield found
-    logins = [Finding(Level.WARN, "sessions", *words) for words in await login_troubles(settings)]
-    for finding in (*await _waiting_results(settings), *logins, *_routes(settings), *_spiders(settings)):
+    logins = [DoctorFinding(Level.WARN, "sessions", *words) for words in await login_troubles(settings)]
+    for finding in (*await _waiting_results(settings), *logins, *await _routes(settings), *_spiders(settings)):
         yield finding
     for finding in examine_app(settings):
         yield finding
@@ -95,7 +101,7 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         yield finding
 
 
-async def _clock(settings: Settings) -> Finding:
+async def _clock(settings: Settings) -> DoctorFinding:
     """This machine's clock beside that of the state's server. Faults of the state are reported elsewhere."""
     clock = ServerClock(SystemClock())
     with suppress(GossamerError):
@@ -104,11 +110,11 @@ async def _clock(settings: Settings) -> Finding:
         if abs(ahead) > CLOCK_OFF:
             wrong = abs(ahead) > CLOCK_WRONG
             advice = "Set it; workers of this machine take no work until then." if wrong else "Set it."
-            return Finding(Level.FAIL if wrong else Level.WARN, "clock", f"it is {clock_in_words(ahead)}", advice)
+            return DoctorFinding(Level.FAIL if wrong else Level.WARN, "clock", f"it is {clock_in_words(ahead)}", advice)
     return machine.clock()
 
 
-async def _archive_room(settings: Settings) -> Finding | None:
+async def _archive_room(settings: Settings) -> DoctorFinding | None:
     """How much of its limit the archive has used. Faults of the archive itself are reported elsewhere."""
     limit = settings.store.archive_limit
     if limit is None or (is_local(settings, "archive") and not local_path(settings, "archive").exists()):
@@ -118,11 +124,11 @@ async def _archive_room(settings: Settings) -> Finding | None:
             held = await archive.size()
         detail = f"holds {size(held)} of {limit} (store.archive_limit)"
         full = held >= limit.bytes
-        return Finding(Level.WARN, "archive", detail, ARCHIVE_FULL) if full else ok("archive", detail)
+        return DoctorFinding(Level.WARN, "archive", detail, ARCHIVE_FULL) if full else ok("archive", detail)
     return None
 
 
-async def _opens(settings: Settings) -> AsyncIterator[Finding]:
+async def _opens(settings: Settings) -> AsyncIterator[DoctorFinding]:
     """Open the backends as a crawl does: detects ones that are away, belong to another program or have a newer
     version."""
     try:
@@ -131,19 +137,19 @@ async def _opens(settings: Settings) -> AsyncIterator[Finding]:
             newest = max((job.created_at for job in jobs), default=0.0)
             now, warnings = project.clock.now(), project.warnings
     except GossamerError as error:
-        yield Finding(Level.FAIL, "project", str(error))
+        yield DoctorFinding(Level.FAIL, "project", str(error))
         return
     for warning in warnings:
-        yield Finding(Level.WARN, "state", warning)
+        yield DoctorFinding(Level.WARN, "state", warning)
     if newest > now + 60:
-        yield Finding(
+        yield DoctorFinding(
             Level.WARN, "project", f"its newest job began at {moment(newest)}, which is in the future", "Set the clock."
         )
     else:
         yield ok("project", f"opens, {many(len(jobs), 'job')}")
 
 
-async def _waiting_results(settings: Settings) -> list[Finding]:
+async def _waiting_results(settings: Settings) -> list[DoctorFinding]:
     """Whether results wait on the disks of workers, here or elsewhere. Faults of the backends are reported
     elsewhere."""
     findings, noted = [], list[SpoolView]()
@@ -156,19 +162,19 @@ async def _waiting_results(settings: Settings) -> list[Finding]:
             continue
         detail = f"{many(view.results, 'result')} of {', '.join(view.jobs)} wait on {view.host} in {view.folder}"
         advice = "They are stored when the record store and the archive answer."
-        if not view.in_hand:
+        if not view.alive:
             advice = (
                 f"No worker is at work there: start one on {view.host}, or run `gossamer spool drain` there. If that "
                 f"machine is lost: gossamer spool forget {view.name}"
             )
-        findings.append(Finding(Level.WARN, "spool", detail, advice))
+        findings.append(DoctorFinding(Level.WARN, "spool", detail, advice))
     for files in spool_files(settings, (view.name for view in noted)):
         if not files.name:
             detail = f"{many(files.files, 'file')} with results that could not be stored, {size(files.bytes)}"
-            findings.append(Finding(Level.WARN, "spool", detail, "Look at the files that end in .bad."))
+            findings.append(DoctorFinding(Level.WARN, "spool", detail, "Look at the files that end in .bad."))
         elif not files.noted:
             detail = f"results wait in {files.name}, {size(files.bytes)}, and the state does not know of them"
-            findings.append(Finding(Level.WARN, "spool", detail, "gossamer spool drain stores them."))
+            findings.append(DoctorFinding(Level.WARN, "spool", detail, "gossamer spool drain stores them."))
     return findings or [ok("spool", "no results wait")]
 
 
@@ -189,38 +195,50 @@ async def _unreachable(settings: Settings, role: str) -> str:
     return ""
 
 
-def _routes(settings: Settings) -> Iterator[Finding]:
-    """Whether the routes are valid and their requirements are installed."""
+async def _routes(settings: Settings) -> list[DoctorFinding]:
+    """Whether the routes are valid, and what they need is installed and starts."""
     try:
         routing = routing_of(settings)
         transports_of(settings, SystemClock())
     except GossamerError as error:
-        yield Finding(Level.FAIL, "routes", str(error))
-        return
-    yield ok("routes", " > ".join(route.name for route in routing.ladder))
-    missing = is_there(settings.browser.executable)
+        return [DoctorFinding(Level.FAIL, "routes", str(error))]
+    ladder = ok("routes", " > ".join(route.name for route in routing.ladder))
     try:
         check_installed(settings, routing, None)
     except GossamerError as error:
-        yield Finding(Level.FAIL, "routes", str(error))
-    else:
-        yield ok("browser", "there, for pages made by scripts" if missing is None else "none, and no route needs one")
+        return [ladder, DoctorFinding(Level.FAIL, "routes", str(error))]
+    return [ladder, await _browser(settings, needed=BROWSER in used_transports(settings, routing))]
 
 
-def _spiders(settings: Settings) -> Iterator[Finding]:
+async def _browser(settings: Settings, *, needed: bool) -> DoctorFinding:
+    if is_there(settings.browser.executable) is not None:
+        return ok("browser", "none, and no route needs one")
+    if not needed:
+        return ok("browser", "installed; it was not started, since no route needs one")
+    from ...fetch.browser.pool import start_fault  # rarely needed, and slow to import
+
+    fault = await start_fault(settings.browser)
+    if fault:
+        return DoctorFinding(Level.FAIL, "browser", fault, "Pages of routes that need one wait until it can start.")
+    return ok("browser", "it starts, for pages made by scripts")
+
+
+def _spiders(settings: Settings) -> Iterator[DoctorFinding]:
     found = list_spiders(settings.root, settings.spiders)
     for file in found.broken:
-        yield Finding(Level.FAIL, "spiders", str(file), "Fix the file; the other spiders can run meanwhile.")
-    ignored = {words: spec.name for spec in reversed(found.spiders) for words in spec.spider._ignored()}
-    for words, name in ignored.items():
-        yield Finding(Level.WARN, "spiders", f"{name}: {words}")
+        yield DoctorFinding(Level.FAIL, "spiders", str(file), "Fix the file; the other spiders can run meanwhile.")
+    for words in found.remarks():
+        yield DoctorFinding(Level.WARN, "spiders", words)
+    for spec in found.spiders:
+        for fault in spec.faults:
+            yield DoctorFinding(Level.WARN, "spiders", f"{spec.name}: {fault}")
     files: dict[str, list[str]] = {}
     for spec in found.spiders:
         files.setdefault(spec.name, []).append(spec.path.name)
     for name, places in files.items():
         if len(places) > 1:
             advice = "Rename one, or crawl it by its path: file.py:Class."
-            yield Finding(Level.WARN, "spiders", f"{len(places)} are called {name}: {', '.join(places)}", advice)
+            yield DoctorFinding(Level.WARN, "spiders", f"{len(places)} are called {name}: {', '.join(places)}", advice)
     names = ", ".join(files)
     if names:
         yield ok("spiders", names)
@@ -228,12 +246,12 @@ def _spiders(settings: Settings) -> Iterator[Finding]:
         yield ok("spiders", f"none in {settings.spiders}/; URLs can be crawled without")
 
 
-async def _schedules(settings: Settings) -> AsyncIterator[Finding]:
+async def _schedules(settings: Settings) -> AsyncIterator[DoctorFinding]:
     """Whether the schedules of gossamer.toml and the added ones can be read, and have what they need."""
     try:
         found = schedules_of(settings.schedules)
     except GossamerError as error:
-        yield Finding(Level.FAIL, "schedules", str(error))
+        yield DoctorFinding(Level.FAIL, "schedules", str(error))
         return
     now = SystemClock().now()
     schedules = [ScheduleProgress(schedule=one, origin="file", created_at=now) for one in found.values()]
@@ -253,16 +271,16 @@ async def _book(settings: Settings) -> Book:
         return await read_book(project)
 
 
-def _window_faults(settings: Settings) -> Iterator[Finding]:
+def _window_faults(settings: Settings) -> Iterator[DoctorFinding]:
     for site, domain in settings.domains.items():
         try:
             parse_windows(domain.windows) if domain.windows else ()
         except Misconfigured as error:
             detail = f"domains.{site}.windows: {error}"
-            yield Finding(Level.FAIL, "schedules", detail, "Fix it in gossamer.toml.")
+            yield DoctorFinding(Level.FAIL, "schedules", detail, "Fix it in gossamer.toml.")
 
 
-def _schedule_faults(settings: Settings, schedules: Iterable[ScheduleProgress], now: float) -> Iterator[Finding]:
+def _schedule_faults(settings: Settings, schedules: Iterable[ScheduleProgress], now: float) -> Iterator[DoctorFinding]:
     """What prevents these schedules from running. A schedule whose runs will fail on every machine is a failure."""
     spiders = Spiders(settings)  # reads the folder once
     for progress in schedules:
@@ -272,17 +290,17 @@ def _schedule_faults(settings: Settings, schedules: Iterable[ScheduleProgress], 
             parse_trigger(schedule.trigger, schedule.zone)
             opening_for(settings, schedule, 0.0, spiders=spiders)
             if "://" not in schedule.spider:
-                starts += spiders.find(schedule.spider).start_urls
+                starts += named_addresses(spiders.find(schedule.spider))
         except SpiderNotFound as error:
             advice = "It can run only where its spider is: with schedulers and workers of other machines."
-            yield Finding(Level.WARN, "schedules", f"{schedule.name}: {error}", advice)
+            yield DoctorFinding(Level.WARN, "schedules", f"{schedule.name}: {error}", advice)
         except Misconfigured as error:
             advice = "Until that is fixed, no run of it can start."
-            yield Finding(Level.FAIL, "schedules", f"{schedule.name}: {error}", advice)
+            yield DoctorFinding(Level.FAIL, "schedules", f"{schedule.name}: {error}", advice)
             continue
         if is_missed(progress, now):
             detail = f"{schedule.name}: its time has passed without a run."
             advice = f"Write another moment, or begin a run now: gossamer schedule run {schedule.name}"
-            yield Finding(Level.WARN, "schedules", detail, advice)
+            yield DoctorFinding(Level.WARN, "schedules", detail, advice)
         for words in schedule_warnings(settings, progress, starts, now):
-            yield Finding(Level.WARN, "schedules", f"{schedule.name}: {words}")
+            yield DoctorFinding(Level.WARN, "schedules", f"{schedule.name}: {words}")

@@ -13,7 +13,7 @@ class Level(StrEnum):
     FAIL = "fail"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class DoctorFinding(msgspec.Struct, frozen=True):
     """The result of one check. `advice` is the next step; empty if all is well."""
 
     level: Level
@@ -22,5 +22,5 @@ class Finding(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
-def ok(what: str, detail: str) -> Finding:
-    return Finding(Level.OK, what, detail)
+def ok(what: str, detail: str) -> DoctorFinding:
+    return DoctorFinding(Level.OK, what, detail)

@@ -36,6 +36,7 @@ class PruneAges(msgspec.Struct, frozen=True, kw_only=True):
     pages: timedelta | None = None  # raw pages in the archive
     jobs: timedelta | None = None  # ended jobs without dead letters
     dead: timedelta | None = None  # ended jobs with dead letters
+    audit: timedelta | None = None  # lines of the audit log
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +45,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int | None = None
     page_bytes: int | None = None
     jobs: Forgotten | None = None
+    audit: int | None = None
 
 
 # -- by age --------------------------------------------------------------------------------------------------------
@@ -67,6 +69,9 @@ async def prune(project: Project, ages: PruneAges) -> Pruned:
         state = project.state
         forgotten = await forget_ended(state.history, state.jobs, before=before, dead_before=dead_before, keep=keep)
         pruned = msgspec.structs.replace(pruned, jobs=forgotten)
+    if ages.audit is not None:
+        before = project.clock.now() - ages.audit.total_seconds()
+        pruned = msgspec.structs.replace(pruned, audit=await project.state.audit.forget(before))
     return pruned
 
 
@@ -76,7 +81,7 @@ async def _bounds(project: Project, ages: PruneAges) -> tuple[float | None, floa
     return (
         None if ages.jobs is None else now - ages.jobs.total_seconds(),
         None if ages.dead is None else now - ages.dead.total_seconds(),
-        {standing.last_job for standing in await project.state.schedules.schedules()},
+        {schedule.last_job for schedule in await project.state.schedules.schedules()},
     )
 
 

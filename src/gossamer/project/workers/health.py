@@ -1,4 +1,4 @@
-"""The health of one worker process for Prometheus: memory, event loop lag, connections, pages in hand.
+"""The health of one worker process for Prometheus: memory, event loop lag, connections, pages in progress.
 
 What it does: runs a tiny HTTP server that answers only `GET /metrics`. Metrics of the whole project are served by the
 server's /metrics (metrics.py). How it fails: Misconfigured if the port is taken or invalid; it closes the connection of
@@ -147,10 +147,10 @@ def _exposition(health: Health, lag: float) -> bytes:
     tell("gossamer_worker_loop_lag_seconds", "The longest that the loop was late in half a minute.", lag)
     if (sockets := _open_sockets()) is not None:
         tell("gossamer_worker_connections", "Sockets that this process has open.", sockets)
-    tell("gossamer_worker_in_flight", "Pages that this process has in hand.", health.in_flight)
+    tell("gossamer_worker_in_flight", "Pages that this process has in progress.", health.in_flight)
     tell("gossamer_worker_jobs", "Jobs that this process works on.", health.jobs)
     tell("gossamer_worker_spool_bytes", "Results on this disk that are not stored yet.", health.spool_bytes)
-    tell("gossamer_worker_draining", "1 while this process finishes what it has in hand.", health.draining)
+    tell("gossamer_worker_draining", "1 while this process finishes what it has begun.", health.draining)
     info = Gauge("gossamer_build_info", "The version of Gossamer.", ("version",), registry=registry)
     info.labels(__version__).set(1)
     return bytes(generate_latest(registry))

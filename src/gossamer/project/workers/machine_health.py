@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ...settings import Settings
 from ...units import moment, size
-from ..upkeep.health_values import Finding, Level, ok
+from ..upkeep.health_values import DoctorFinding, Level, ok
 
 SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
 PYTHON_NEEDED = (3, 11)
@@ -33,18 +33,20 @@ DNS_NAME = "example.com"
 BORN = datetime(2025, 1, 1, tzinfo=UTC)  # a clock that shows an earlier time is wrong
 
 
-def python() -> Finding:
+def python() -> DoctorFinding:
     version = sys.version.split()[0]
     if sys.version_info < PYTHON_NEEDED:
-        return Finding(Level.FAIL, "python", version, "Install Python 3.11 or newer.")
+        return DoctorFinding(Level.FAIL, "python", version, "Install Python 3.11 or newer.")
     return ok("python", version)
 
 
-def packages() -> Finding:
+def packages() -> DoctorFinding:
     try:
         wanted = importlib.metadata.requires("gossamer") or []
     except importlib.metadata.PackageNotFoundError:
-        return Finding(Level.WARN, "packages", "gossamer runs from its source and is not installed", "pip install -e .")
+        return DoctorFinding(
+            Level.WARN, "packages", "gossamer runs from its source and is not installed", "pip install -e ."
+        )
     names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in wanted if ";" not in line]
     missing = []
     for name in names:
@@ -53,7 +55,7 @@ def packages() -> Finding:
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Finding(
+        return DoctorFinding(
             Level.FAIL,
             "packages",
             f"missing: {', '.join(missing)}",
@@ -62,10 +64,10 @@ def packages() -> Finding:
     return ok("packages", f"gossamer {importlib.metadata.version('gossamer')} and the {len(names)} it needs")
 
 
-def sqlite() -> Finding:
+def sqlite() -> DoctorFinding:
     if sqlite3.sqlite_version_info < SQLITE_NEEDED:
         needed = ".".join(map(str, SQLITE_NEEDED[:2]))
-        return Finding(
+        return DoctorFinding(
             Level.FAIL,
             "sqlite",
             f"{sqlite3.sqlite_version} is too old",
@@ -74,20 +76,22 @@ def sqlite() -> Finding:
     return ok("sqlite", sqlite3.sqlite_version)
 
 
-def uvloop() -> Finding:
+def uvloop() -> DoctorFinding:
     if importlib.util.find_spec("uvloop") is None:
-        return Finding(Level.WARN, "uvloop", "not installed: crawls are slower without it", "pip install uvloop")
+        return DoctorFinding(Level.WARN, "uvloop", "not installed: crawls are slower without it", "pip install uvloop")
     return ok("uvloop", importlib.metadata.version("uvloop"))
 
 
-def clock() -> Finding:
+def clock() -> DoctorFinding:
     now = time.time()
     if now < BORN.timestamp():
-        return Finding(Level.FAIL, "clock", f"it shows {moment(now)}", "Set the clock: leases and dates depend on it.")
+        return DoctorFinding(
+            Level.FAIL, "clock", f"it shows {moment(now)}", "Set the clock: leases and dates depend on it."
+        )
     return ok("clock", moment(now))
 
 
-def dns() -> Finding:
+def dns() -> DoctorFinding:
     outcome: list[str] = []
 
     def look_up() -> None:
@@ -104,16 +108,16 @@ def dns() -> Finding:
     if outcome == [""]:
         return ok("network", f"{DNS_NAME} resolves")
     fault = outcome[0] if outcome else f"no answer within {DNS_PATIENCE.total_seconds():g} s"
-    return Finding(
+    return DoctorFinding(
         Level.WARN, "network", f"{DNS_NAME} does not resolve ({fault})", "Only sites of this machine can be crawled."
     )
 
 
-def open_files(settings: Settings) -> Finding:
+def open_files(settings: Settings) -> DoctorFinding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = settings.crawl.concurrency * 2 + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
-        return Finding(
+        return DoctorFinding(
             Level.WARN,
             "open files",
             f"at most {soft:,}; crawl.concurrency = {settings.crawl.concurrency:,} may need {needed:,}",
@@ -124,12 +128,12 @@ def open_files(settings: Settings) -> Finding:
     )
 
 
-def disk(places: list[Path]) -> Iterator[Finding]:
+def disk(places: list[Path]) -> Iterator[DoctorFinding]:
     """One finding per folder that a crawl would write to."""
     for folder in dict.fromkeys(place.parent for place in places):
         home = _existing(folder)
         if not os.access(home, os.W_OK):
-            yield Finding(
+            yield DoctorFinding(
                 Level.FAIL, "data folder", f"{home} cannot be written to", "chmod u+w it, or set other paths."
             )
             continue
@@ -137,11 +141,11 @@ def disk(places: list[Path]) -> Iterator[Finding]:
         made = "" if folder.exists() else " (created by the first crawl)"
         detail = f"{folder}{made}, {size(free)} free"
         if free < DISK_NEEDED:
-            yield Finding(
+            yield DoctorFinding(
                 Level.FAIL, "data folder", detail, "Free some space, or set state, records and archive elsewhere."
             )
         elif free < DISK_WANTED:
-            yield Finding(Level.WARN, "data folder", detail, "Raw pages take about 10 KB each; free some space.")
+            yield DoctorFinding(Level.WARN, "data folder", detail, "Raw pages take about 10 KB each; free some space.")
         else:
             yield ok("data folder", detail)
 
@@ -152,7 +156,7 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def database(role: str, path: Path) -> Finding:
+def database(role: str, path: Path) -> DoctorFinding:
     if not path.exists():
         return ok(role, f"{path.name} is created by the first crawl")
     advice = f"Move {path} away, or set {role} to another path."
@@ -163,19 +167,19 @@ def database(role: str, path: Path) -> Finding:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        return Finding(Level.FAIL, role, f"{path}: {error}", advice)
+        return DoctorFinding(Level.FAIL, role, f"{path}: {error}", advice)
     if faults != ["ok"]:
-        return Finding(Level.FAIL, role, f"{path} is damaged: {'; '.join(faults)}", advice)
+        return DoctorFinding(Level.FAIL, role, f"{path} is damaged: {'; '.join(faults)}", advice)
     return ok(role, f"{path.name} is sound, {size(path.stat().st_size)}")
 
 
-def archive_folder(folder: Path) -> Finding:
+def archive_folder(folder: Path) -> DoctorFinding:
     home = _existing(folder)
     try:
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:
-        return Finding(
+        return DoctorFinding(
             Level.FAIL, "archive", f"{home} cannot be written to ({error.strerror})", "Check its permissions."
         )
     return ok("archive", f"{folder} can be written to" if folder.exists() else "created by the first crawl")

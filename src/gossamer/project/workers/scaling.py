@@ -19,7 +19,7 @@ import msgspec
 from ...clock import iso_time
 from ...crawl.windows import job_windows
 from ...errors import Misconfigured
-from ...frontier.contract import QueueLoad, SiteOrder, WorkerCard
+from ...frontier.contract import QueueLoad, WorkerCard
 from ...frontier.limits import FASTEST, Limit, SiteCondition, limits_of
 from ...frontier.politeness import SiteTerms
 from ...frontier.queue_values import MOST_COUNTED
@@ -121,22 +121,22 @@ async def _work(project: Project, routing: Routing, latency: float, now: float) 
     the site with the most work."""
     state, settings = project.state, project.settings
     spent = await state.budgets.spent() if settings.router.when_spent == "wait" else {}
-    orders = {order.site: order for order in await state.orders.orders()}
     sites: defaultdict[str, list[tuple[str, QueueLoad, float, float]]] = defaultdict(list)
     chores, most, binding = 0, 0, ""
     for job in (await state.jobs.running_jobs())[:MOST_JOBS]:
         windows = job_windows(settings, job, project.clock)
         if job.paused or windows.job.wait():
             continue
-        loads = [under_order(load, orders.get(load.site)) for load in await state.queue.loads(job.id, now)]
+        loads = await state.queue.loads(job.id, now)
         left = await _pages_left(project, job)
         if not loads or left < 1:
             chores += await _needs_a_hand(project, job, left)
         terms_for = site_terms(settings)
         for load in loads:
             lane, route = lane_of(load, routing)
-            closed = load.rest_until > now or bool(windows.wait_for(load.site))
-            limit = limit_at(load, terms_for(load.site), job.manners, latency)
+            terms = terms_for(load.site)
+            closed = terms.rests or load.rest_until > now or bool(windows.wait_for(load.site))
+            limit = limit_at(load, terms, job.politeness, latency)
             pace = 0.0 if closed else limit.per_second(latency) if limit is not None else FASTEST
             bounds = bounds_for(routing.budgets_for(load.site), job=job.id, site=load.site, day=day_of(now))
             paid = [(bound.limit - spent.get(bound.budget, 0.0)) / route.price for bound in bounds if route.price]
@@ -177,18 +177,12 @@ def lane_of(load: QueueLoad, routing: Routing) -> tuple[str, Route]:
     return name, next((one for one in routing.routes.values() if one.transport == name), first)
 
 
-def under_order(load: QueueLoad, order: SiteOrder | None) -> QueueLoad:
-    """An operator's order applies as if the site itself had asked for it, and only ever slows it down."""
-    if order is None:
-        return load
-    asked = load.asked if order.interval is None else max(load.asked or 0.0, order.interval)
-    return msgspec.structs.replace(load, asked=asked, rest_until=max(load.rest_until, order.rest_until or 0.0))
-
-
 def limit_at(load: QueueLoad, terms: SiteTerms, job: JobPoliteness, latency: float) -> Limit | None:
     """The limit that binds the job at the site, if a page takes `latency` seconds. `terms` are those of the
     settings."""
-    return limits_of(load.site, terms, job, SiteCondition(asked=load.asked, away=load.away)).binding(latency)
+    return limits_of(
+        load.site, terms, job, SiteCondition(asked=load.asked, learned=load.learned, away=load.away)
+    ).binding(latency)
 
 
 def shared(queues: Sequence[tuple[str, QueueLoad, float, float]]) -> list[SiteWork]:

@@ -21,7 +21,7 @@ import msgspec
 
 from ...clock import Backoff, SystemClock
 from ...crawl.heartbeat import BEAT
-from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured, Transient
+from ...errors import BadState, GossamerError, Misconfigured, Transient
 from ...model.events import EventSink, Trouble
 from ...model.job import Job
 from ...parse.spider import Spider
@@ -29,19 +29,22 @@ from ...process.black_box import PARENT
 from ...process.pulse import Pulse as Pulse  # re-exported for processes that run elsewhere
 from ...process.pulse import alive
 from ...process.signals import stopping as stopping
-from ...process.supervisor import DRAINED, MISCONFIGURED, ChildSlot, Supervisor, silence_under, spawn
+from ...process.supervisor import DRAINED, MISCONFIGURED, RESTARTED, ChildSlot, Supervisor, silence_under, spawn
 from ...schedule.definition import schedules_of
 from ...schedule.leader import Scheduler
 from ...schedule.spider_loader import SpiderLoader
 from ...settings import Settings
 from ...terms import routing_of, served
-from ...units import many, span
-from ..jobs.crawl import Attend, CrawlReport, crawl
+from ...units import many
+from ..jobs.crawl import Attend, CrawlReport, RunningCrawl, crawl
 from ..jobs.end import first_of
-from ..jobs.outcome import why_nothing_came
+from ..jobs.outcome import leaves_outputs_alone
 from ..jobs.worker_pool import WorkerPool
-from ..open import Project, open_project
-from ..records.export import outputs_of, write_feeds, write_outputs
+from ..open import Project, open_patiently, open_project
+from ..outputs.run import OutputReport, changes_written, is_address, running_outputs, typed_outputs
+from ..records.erasure import erasing
+from ..records.export import live_lines, outputs_of, write_feeds, write_outputs
+from ..records.live_lines import LiveLines
 from ..upkeep.retention import forget_old_runs
 from ..wiring import is_over, sink_of
 from .health import HealthAddress, listen, telling_health
@@ -49,10 +52,9 @@ from .health import health_address as health_address  # re-exported for callers 
 from .scaling import Bounds, Look, decide, in_words, kept, look_at, scaling
 from .spools import waiting_by_job
 
-AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
-SAID_AGAIN = timedelta(minutes=5)  # how long a backend is away before this is said again, and then each time as long
 RESTARTS = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))  # of a process that died
 EXIT_DRAINED = DRAINED  # tells a supervisor that the worker was drained on purpose and is not to be replaced
+EXIT_RESTARTS = RESTARTED  # tells it that another one is to take its place
 SCALER_ENDS_WITHIN = timedelta(seconds=5)
 EXIT_MISCONFIGURED = MISCONFIGURED  # tells a supervisor not to start this process again
 
@@ -89,6 +91,7 @@ async def run_crawl(
     output: str | Path | Sequence[str] | None = None,
     attend: Attend | None = None,
     heeds_signals: bool = True,
+    meta: bool = True,
 ) -> CrawlReport:
     """Crawl in this process; write the records that the job saw to `output` when it ends or is stopped. In a crew, the
     first process writes them.
@@ -98,32 +101,49 @@ async def run_crawl(
     """
 
     crew = PARENT.crew
-    outputs = outputs_of(output, spider) if crew is None or not crew.helps else ()
+    leads = crew is None or not crew.helps
+    wanted = outputs_of(output, spider) if leads else ()
+    outputs = [one for one in wanted if not is_address(one)]
+    following = typed_outputs([one for one in wanted if is_address(one)], spider.name)
 
     async def write(project: Project, job: Job) -> None:
-        # A crawl without records leaves the file of the last one alone.
-        if outputs and not await why_nothing_came(project, job.id):
-            await write_outputs(project, job.id, spider, outputs, gone=False)
+        if outputs and not await leaves_outputs_alone(project, job.id):
+            whole = [one for one, lines in live.items() if await lines.finish()]
+            left = [one for one in outputs if one not in whole]
+            await write_outputs(project, job.id, spider, left, gone=False, meta=meta)
         if not output:
-            await write_feeds(project, job, spider)
+            feeds.extend(await write_feeds(project, job, spider))
+
+    live: dict[str, LiveLines] = {}
+    feeds: list[str] = []
+
+    async def beside(running: RunningCrawl) -> None:
+        live.update(live_lines(running.project, running.job.id, spider, outputs, meta=meta))
+        async with asyncio.TaskGroup() as tasks:
+            for lines in live.values():
+                tasks.create_task(lines.run(), name="write lines")
+            if attend is not None:
+                tasks.create_task(attend(running), name="attend")
 
     fate = last_fate()
     if fate:
         events.emit(Trouble(at=SystemClock().now(), stage="supervisor", message=fate))
     pulse = Pulse.forked()
     async with pulse.beating() if pulse is not None else nullcontext():
-        return await crawl(
+        report = await crawl(
             spider,
             settings,
             name=name,
             arguments=arguments,
             fresh=fresh and not fate,
             events=events,
-            attend=attend,
+            attend=beside,
             after=write,
             heeds_signals=heeds_signals,
             crew=crew,
+            outputs={**settings.outputs, **following} if leads else {},
         )
+    return msgspec.structs.replace(report, feeds=tuple(feeds))
 
 
 async def run_worker(
@@ -136,11 +156,12 @@ async def run_worker(
     until_idle: bool = False,
     serves: frozenset[str] | None = None,
     health_at: HealthAddress | None = None,
-) -> bool:
+) -> int:
     """Work on every running job until a signal; with `until_idle`, until no job is left that can be served here.
 
-    `serves` are the routes that it serves; None means all. Its metrics are served at `health_at`. True: an operator
-    drained this worker, and it is not to be replaced. Raises Misconfigured.
+    `serves` are the routes that it serves; None means all. Its metrics are served at `health_at`. Returns the exit
+    code: EXIT_DRAINED if an operator drained this worker, which is not to be replaced, EXIT_RESTARTS if another one is
+    to take its place. Raises Misconfigured.
     """
     pools: list[WorkerPool] = []  # empty until the backends are open
 
@@ -156,15 +177,27 @@ async def run_worker(
         if pulse is not None:
             silence = silence_under(settings.crawl.parse_timeout)
             await stack.enter_async_context(pulse.beating(orphaned, silence=silence))
-        project = await open_patiently(stack, settings, tell)
+        try:
+            project = await open_patiently(stack, settings, tell, check=check_work_left if until_idle else None)
+        except NothingLeft:
+            tell("No job is left to work on: this worker ends without that store.")
+            return 0
         pool = WorkerPool(project, events, until_idle=until_idle, serves=serves)
         pools.append(pool)
         if health_at is not None:
             await stack.enter_async_context(telling_health(health_at, pool.health, SystemClock()))
         welcome(project)
         with stopping(pool.drain), PARENT.at_work(settings.crawl.parse_timeout):
-            await pool.run()
-        return pool.was_asked_to_drain
+            # Under a supervisor, a process of their own runs the outputs.
+            async with (
+                erasing(project),
+                running_outputs(project, {} if pulse is not None else settings.outputs) as outputs,
+            ):
+                await pool.run()
+                for one in await outputs.finish():
+                    if one.lag != 0:
+                        tell(one.in_words)
+        return EXIT_DRAINED if pool.was_asked_to_drain else EXIT_RESTARTS if pool.was_asked_to_restart else 0
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,6 +225,56 @@ async def drain_spool(settings: Settings, events: EventSink) -> Drained:
         return Drained(stored=found.total() - left, left=left, jobs=tuple(sorted(free)))
 
 
+async def run_outputs(
+    settings: Settings,
+    names: Sequence[str],
+    *,
+    welcome: Welcome,
+    tell: Tell,
+    until_written: bool,
+    pulse: Pulse | None = None,
+) -> list[OutputReport]:
+    """Run these outputs (none named: all) until a signal; with `until_written`, until everything is written, and return
+    what became of each. Raises Misconfigured."""
+    for name in names:
+        if name not in settings.outputs:
+            raise Misconfigured(
+                f"There is no output {name[:60]!r} in gossamer.toml. `gossamer output list` lists them."
+            )
+    if not settings.outputs:
+        raise Misconfigured("There are no outputs. [outputs.NAME] in gossamer.toml makes one: docs/outputs.md.")
+    ended = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(touching_alive_file(settings))
+        if pulse is not None:
+            await stack.enter_async_context(pulse.beating(ended.set))
+        project = await open_patiently(stack, settings, tell)
+        welcome(project)
+        tables = {name: table for name, table in settings.outputs.items() if not names or name in names}
+        before = await changes_written(project, tables)
+        with stopping(ended.set):
+            async with (
+                erasing(project),
+                running_outputs(project, tables) as outputs,
+                leaving_when_outdated(project, ended.set),
+            ):
+                if not until_written:
+                    await ended.wait()
+                    return []
+                reports: list[OutputReport] = []
+
+                async def finish(within: timedelta) -> None:
+                    reports.extend(await outputs.finish(within, before=before))
+
+                await first_of(finish(timedelta(days=365)), ended.wait())
+                if not reports:  # a signal came first
+                    await finish(timedelta(0))
+                for one in reports:
+                    if one.lag != 0:
+                        tell(one.in_words)
+                return reports
+
+
 async def run_scheduler(
     settings: Settings, events: EventSink, *, welcome: Welcome, tell: Tell, pulse: Pulse | None = None
 ) -> None:
@@ -211,15 +294,22 @@ async def run_scheduler(
         schedulers.append(scheduler)
         welcome(project)
         from ..alerts.watch import AlertWatch  # only for schedulers: loads the code that sends alerts
+        from ..spiders.layout_watch import LayoutWatch
+        from ..upkeep.retention_watch import RetentionWatch
 
-        watching = asyncio.create_task(AlertWatch(project, scheduler.lead, events).run(), name="watch alerts")
+        watching = [
+            asyncio.create_task(AlertWatch(project, scheduler.lead, events).run(), name="watch alerts"),
+            asyncio.create_task(LayoutWatch(project, scheduler.lead, events).run(), name="watch layouts"),
+            asyncio.create_task(RetentionWatch(project, scheduler.lead).run(), name="retention"),
+        ]
         try:
             with stopping(scheduler.drain):
-                async with leaving_when_outdated(project, scheduler.drain):
+                async with erasing(project), leaving_when_outdated(project, scheduler.drain):
                     await scheduler.run()
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -263,25 +353,19 @@ async def leaving_when_outdated(project: Project, leave: Callable[[], None]) -> 
         raise outdated[0]
 
 
-async def open_patiently(stack: AsyncExitStack, settings: Settings, tell: Tell, *, to_look: bool = False) -> Project:
-    """Open the backends; wait for one that is away, since commands are often started before their servers.
+class NothingLeft(Exception):
+    """No job is running, and no results wait on a disk."""
 
-    An outage that lasts is said again and again: it may be a wrong setting after all. It is tried all the same.
-    """
-    clock, pauses, told = SystemClock(), AWAY.pauses(), ""
-    began = told_at = clock.monotonic()
-    while True:
-        try:
-            return await stack.enter_async_context(open_project(settings, to_look=to_look))
-        except BackendUnavailable as error:
-            now = clock.monotonic()
-            if str(error) != told:
-                told, told_at = str(error), now
-                tell(f"{told} Waiting for it.")
-            elif now - told_at >= SAID_AGAIN.total_seconds():
-                told_at = now
-                tell(f"{told} Nothing could be done for {span(now - began)}. Waiting for it.")
-        await clock.sleep(next(pauses).total_seconds())
+
+async def check_work_left(settings: Settings) -> None:
+    """Raises NothingLeft. A state that does not answer may have work."""
+    try:
+        async with open_project(settings, to_look=True) as project:
+            running, notes = await project.state.jobs.running_jobs(), await project.state.spools.notes()
+    except Transient:
+        return
+    if not running and not waiting_by_job(notes):
+        raise NothingLeft
 
 
 # -- several processes ---------------------------------------------------------------------------------------------
@@ -296,6 +380,7 @@ async def supervised_workers(
     tell: Tell,
     until_idle: bool,
     health_at: HealthAddress | None = None,
+    output: list[str] | None = None,
 ) -> Supervisor:
     """The supervisor that runs `command` in `processes` processes, and replaces those that die. Raises Misconfigured
     before anything is started."""
@@ -303,6 +388,7 @@ async def supervised_workers(
     async with AsyncExitStack() as stack:  # report faults of the backends once, not from each child
         welcome(await open_patiently(stack, settings, tell))
     slots = [_worker_slot(command, settings, health_at, place) for place in range(processes)]
+    slots += [_outputs_slot(output)] if output is not None and settings.outputs and not until_idle else []
     return Supervisor(slots, tell=tell, backoff=RESTARTS, until_idle=until_idle)
 
 
@@ -318,6 +404,7 @@ async def supervised_all(
     workers: int | None,
     *,
     server: list[str] | None = None,
+    output: list[str] | None = None,
     health_at: HealthAddress | None = None,
     welcome: Callable[[Project, bool], None],
     tell: Tell,
@@ -337,6 +424,8 @@ async def supervised_all(
     others = [ChildSlot(spawn(scheduler), name="scheduler")]
     if server is not None:
         others.append(ChildSlot(spawn(server), name="server"))
+    if output is not None and settings.outputs:
+        others.append(_outputs_slot(output))
     spare = (lambda: _worker_slot(worker, settings)) if workers is None else None
     return Supervisor([*others, *slots], tell=tell, backoff=RESTARTS, spare=spare)
 
@@ -402,6 +491,10 @@ def _worker_slot(
     silence = silence_under(settings.crawl.parse_timeout)
     health = ["--metrics-port", health_at.moved(place)] if health_at is not None else []
     return ChildSlot(spawn([*command, *health]), silence=silence, drain_within=settings.crawl.drain)
+
+
+def _outputs_slot(command: list[str]) -> ChildSlot:
+    return ChildSlot(spawn(command), name="outputs")
 
 
 def scheduler_of(

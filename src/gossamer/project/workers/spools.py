@@ -23,15 +23,15 @@ from ..open import Project
 class Storing(msgspec.Struct, frozen=True, kw_only=True):
     """Results of a job that has no open page and cannot end before they are stored.
 
-    `in_hand`: the processes that hold them are alive, and store them as soon as they can.
+    `alive`: the processes that hold them are alive, and store them as soon as they can.
     """
 
     results: int
     hosts: tuple[str, ...]
-    in_hand: bool
+    alive: bool
 
     def in_words(self, job: str) -> str:
-        how = "" if self.in_hand else " No worker is at work there: start one, or run `gossamer spool drain` there."
+        how = "" if self.alive else " No worker is at work there: start one, or run `gossamer spool drain` there."
         return f"{job} ends when its results are stored that wait on {', '.join(self.hosts)}.{how}"
 
 
@@ -46,7 +46,7 @@ class SpoolView(msgspec.Struct, frozen=True, kw_only=True):
     jobs: dict[str, int]
     bytes: int
     noted_at: str
-    in_hand: bool  # its process is alive
+    alive: bool  # its process is alive
     given_up: bool
 
 
@@ -82,7 +82,7 @@ async def storing_of(project: Project, notes: Iterable[SpoolNote], job: str) -> 
     return Storing(
         results=sum(note.results[job] for note in waiting),
         hosts=tuple(sorted({note.host for note in waiting})),
-        in_hand=all(note.worker in alive for note in waiting),
+        alive=all(note.worker in alive for note in waiting),
     )
 
 
@@ -99,7 +99,7 @@ async def list_spools(project: Project) -> list[SpoolView]:
             jobs=note.results,
             bytes=note.bytes,
             noted_at=iso_time(note.noted_at),
-            in_hand=note.worker in alive,
+            alive=note.worker in alive,
             given_up=note.given_up,
         )
         for note in await project.state.spools.notes()
@@ -132,7 +132,7 @@ async def forget_spools(project: Project, wanted: str) -> list[SpoolView]:
     if not found:
         raise Misconfigured(f"No results wait on a machine or worker {wanted!r}. `gossamer spool` lists where some do.")
     for view in found:
-        if view.in_hand:
+        if view.alive:
             raise Misconfigured(
                 f"{view.worker} is alive and keeps {many(view.results, 'result')}: it stores them when it can. Nothing "
                 f"was given up."

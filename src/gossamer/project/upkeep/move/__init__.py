@@ -1,4 +1,4 @@
-"""Moving a project to other addresses, and its backups. Reading order:
+"""Moving a project to other stores, and its backups. Reading order:
 
 stores.py       the three stores at a set of addresses, and what a copy demands of them
 copy.py         their rows on the way: out of a source, and into a target
@@ -14,14 +14,14 @@ from .backup import BackupReport, backup, restore
 from .backup_file import BackupHeader
 from .copy import Watch
 from .move import MoveReport, move
-from .stores import ROLES, Part, place
+from .stores import ROLES, MovePart, place
 
 __all__ = [
     "ROLES",
     "BackupHeader",
     "BackupReport",
+    "MovePart",
     "MoveReport",
-    "Part",
     "Watch",
     "backup",
     "move",

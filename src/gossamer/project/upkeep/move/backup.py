@@ -32,7 +32,7 @@ from .backup_file import FORMAT, BackupHeader, BackupReader, new_backup, open_ba
 from .copy import Listener, Watch, counts_of, dump, load, progress
 from .move import MoveReport
 from .proof import differing_counts
-from .stores import ROLES, Part, Stores, at_work, exists, open_stores, require_complete, require_room
+from .stores import ROLES, MovePart, Stores, at_work, exists, open_stores, require_complete, require_room
 
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ async def backup(
         if busy:
             warnings.append(
                 f"Workers were at work: the backup is the project as it was at {moment(header.made_at)}. After a "
-                f"restore, pages that were in hand or came later are fetched again. Stop these workers before the "
+                f"restore, pages that were in progress or came later are fetched again. Stop these workers before the "
                 f"restored project is started: requests that must not be sent twice, and that they send from now on, "
                 f"would be sent again."
             )
@@ -150,7 +150,7 @@ class _Brought:
         for row in batch:
             match row:
                 case DumpedSchedule():
-                    self._look(f"schedule {row.standing.schedule.name}", row.standing.schedule.source)
+                    self._look(f"schedule {row.progress.schedule.name}", row.progress.schedule.source)
                 case DumpedJob() if row.finished_at is None:
                     self._look(f"job {row.id}", row.terms.source)
                 case DumpedRow(kind="key"):
@@ -180,7 +180,7 @@ class _Brought:
 
 
 _PROGRAMS = "`gossamer schedule list` and `gossamer job list`"
-_KEYS = "`gossamer key list`"
+_KEYS = "`gossamer keys list`"
 _CALLBACKS = "`gossamer callbacks list`"
 
 
@@ -201,11 +201,11 @@ def _fitting(file: str) -> Iterator[None]:
         ) from error
 
 
-async def _load(reader: BackupReader, target: Stores, watch: Watch, file: str, brought: _Brought) -> list[Part]:
+async def _load(reader: BackupReader, target: Stores, watch: Watch, file: str, brought: _Brought) -> list[MovePart]:
     parts = []
     for role, counts in reader.header.counts.items():
         listeners: list[Listener] = [progress(role, reader.totals[role], watch)]
         listeners += [brought.offer] if role == "state" else []
         _, there = await load(target, role, reader.batches(role), *listeners)
-        parts.append(Part(role=role, source=file, target=target.place(role), here=counts, there=there))
+        parts.append(MovePart(role=role, source=file, target=target.place(role), here=counts, there=there))
     return parts

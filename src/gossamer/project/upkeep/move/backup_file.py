@@ -33,7 +33,6 @@ from ....errors import BackendUnavailable, Misconfigured
 from ....frontier.state_rows import (
     DumpedBudget,
     DumpedJob,
-    DumpedOrder,
     DumpedRobots,
     DumpedRoute,
     DumpedRow,
@@ -48,7 +47,7 @@ from ....model.record import Tally
 from ....model.url import FINGERPRINT_VERSION
 from ....store.contract import SentNote
 from ....store.durable import sync_folder
-from ....store.record_rows import DumpedPage, DumpedRecord, DumpedSchema
+from ....store.record_rows import DumpedPage, DumpedRecord, DumpedSchema, ErasedMark
 from ....store.record_rules import mend
 from .copy import FilePiece, SegmentFile
 from .stores import Counts
@@ -79,7 +78,7 @@ class _Trailer(msgspec.Struct, frozen=True):
     counts: dict[str, Counts] = {}
 
 
-class _Frame(msgspec.Struct, frozen=True, array_like=True):
+class _BackupFrame(msgspec.Struct, frozen=True, array_like=True):
     kind: str
     body: bytes
 
@@ -87,10 +86,13 @@ class _Frame(msgspec.Struct, frozen=True, array_like=True):
 _ROWS: dict[str, dict[str, type[msgspec.Struct]]] = {
     "state": {
         "job": DumpedJob, "shelf": DumpedRow, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite,
-        "robots": DumpedRobots, "route": DumpedRoute, "purse": DumpedSpending, "budget": DumpedBudget,
-        "shape": DumpedShape, "url": DumpedUrl, "order": DumpedOrder,
+        "robots": DumpedRobots, "route": DumpedRoute, "spending": DumpedSpending, "budget": DumpedBudget,
+        "shape": DumpedShape, "url": DumpedUrl,
     },
-    "records": {"page": DumpedPage, "record": DumpedRecord, "schema": DumpedSchema, "quality": Tally, "sent": SentNote},
+    "records": {
+        "page": DumpedPage, "record": DumpedRecord, "schema": DumpedSchema, "quality": Tally, "sent": SentNote,
+        "erased": ErasedMark,
+    },
     "archive": {"segment": SegmentFile, "file": FilePiece},
 }  # fmt: skip
 _KIND = {row: kind for rows in _ROWS.values() for kind, row in rows.items()}
@@ -134,7 +136,7 @@ class BackupWriter:
             return
         if len(encoded) > MAX_FRAME:
             raise Misconfigured(f"A {kind} of the project has {len(encoded):,} bytes. A backup holds {MAX_FRAME:,}.")
-        frame = msgspec.msgpack.encode(_Frame(kind, self._compressor.compress(encoded)))
+        frame = msgspec.msgpack.encode(_BackupFrame(kind, self._compressor.compress(encoded)))
         self._put(len(frame).to_bytes(4, "big") + frame)
         self._rows[kind] += len(rows)
 
@@ -274,7 +276,7 @@ def _batches(path: Path) -> Generator[tuple[str, list[Any]]]:  # Any: rows of th
 
 def _decoded(frame: bytes) -> tuple[str, list[Any]]:  # Any: rows of that kind
     """The kind and the rows of a frame. Raises MsgspecError, ZstdError, KeyError, ValueError."""
-    kind, body = msgspec.structs.astuple(msgspec.msgpack.decode(frame, type=_Frame))
+    kind, body = msgspec.structs.astuple(msgspec.msgpack.decode(frame, type=_BackupFrame))
     # The size that the frame claims would be allocated before a single byte is decompressed.
     size = zstandard.get_frame_parameters(body).content_size
     if size > MAX_FRAME:

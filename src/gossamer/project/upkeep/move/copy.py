@@ -240,6 +240,6 @@ def in_time(row: StateRow, shift: float, now: float, terms_for: TermsFor) -> Sta
     refused_at = row.refused_at + shift if row.refused_at else 0.0
     learned = LearnedPace(interval=row.learned_interval, refused_at=refused_at).now(now)
     spacing = terms_for(row.name).spacing(longest(row.asked_interval, learned))
-    if row.in_hand and spacing is not None:
+    if row.in_progress and spacing is not None:
         next_at = max(next_at, now + spacing)
-    return msgspec.structs.replace(row, next_at=next_at, rest_until=rest_until, refused_at=refused_at, in_hand=0)
+    return msgspec.structs.replace(row, next_at=next_at, rest_until=rest_until, refused_at=refused_at, in_progress=0)

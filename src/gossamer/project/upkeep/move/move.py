@@ -26,7 +26,7 @@ from .proof import RecordSample, StateSample, compare_contents, differing_counts
 from .stores import (
     ROLES,
     Counts,
-    Part,
+    MovePart,
     Stores,
     exists,
     open_stores,
@@ -42,7 +42,7 @@ class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a move or a restore. `compared` is how many things were read on both sides; `problems` is empty if
     all is well, and `warnings` are for the user."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MovePart, ...]
     compared: int = 0
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -118,9 +118,9 @@ async def _shift(source: Stores, target: Stores) -> float:
     return await target.state.stream.time() - await source.state.stream.time()
 
 
-async def _part(source: Stores, target: Stores, role: str) -> Part:
+async def _part(source: Stores, target: Stores, role: str) -> MovePart:
     here = await source.counts(role)
     there = (
         await target.archive_counts(await source.archive_names()) if role == "archive" else await target.counts(role)
     )
-    return Part(role=role, source=source.place(role), target=target.place(role), here=here, there=there)
+    return MovePart(role=role, source=source.place(role), target=target.place(role), here=here, there=there)

@@ -28,7 +28,7 @@ SEGMENTS_READ = 8  # files of an archive read on both sides; each has up to 64 M
 _LEAST, _MOST = -(2**31) + 1, 2**31 - 1  # the priorities that every queue supports
 
 
-class Sample(Generic[T]):
+class RowSample(Generic[T]):
     """A uniform random sample of a stream of unknown length."""
 
     def __init__(self, size: int = SAMPLE) -> None:
@@ -49,8 +49,8 @@ class StateSample:
     """A sample of the copied URLs. Jobs and schedules are few, and all of them are compared."""
 
     def __init__(self) -> None:
-        self._open: Sample[DumpedUrl] = Sample()
-        self._settled: Sample[DumpedUrl] = Sample()
+        self._open: RowSample[DumpedUrl] = RowSample()
+        self._settled: RowSample[DumpedUrl] = RowSample()
 
     def offer(self, batch: Sequence[StateRow]) -> None:
         for row in batch:
@@ -82,8 +82,8 @@ class RecordSample:
     """A sample of the copied pages and records. Shapes and quality are few, and all of them are compared."""
 
     def __init__(self) -> None:
-        self._pages: Sample[DumpedPage] = Sample()
-        self._records: Sample[DumpedRecord] = Sample()
+        self._pages: RowSample[DumpedPage] = RowSample()
+        self._records: RowSample[DumpedRecord] = RowSample()
 
     @property
     def references(self) -> list[str]:

@@ -28,7 +28,7 @@ SIGN_OF_LIFE = 30.0  # seconds; a worker with a newer heartbeat is at work
 Counts = dict[str, int]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class MovePart(msgspec.Struct, frozen=True, kw_only=True):
     """One role of a move: source, target, and the counts of both sides."""
 
     role: str
@@ -188,10 +188,11 @@ async def require_room(
 
 
 def occupied(target: Stores, role: str, held: Counts) -> Misconfigured:
-    words = ", ".join(f"{count:,} {name}" for name, count in list(held.items())[:3])
+    name, count = next(iter(held.items()))
     return Misconfigured(
-        f"There is a project at {target.place(role)} ({role}) already ({words}). Nothing was changed. Name another "
-        f"address or project, or empty it first."
+        f"There is a project at {target.place(role)} ({role}) already ({name}: {count:,}). Nothing was changed. Name "
+        f"another address, or another project (`gossamer move --project NAME`, or project in gossamer.toml), or delete "
+        f"that one (docs/fleet.md: Deleting a project)."
     )
 
 

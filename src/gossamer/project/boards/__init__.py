@@ -1,0 +1,1 @@
+"""The boards: one row for each spider and each site, with its last runs."""

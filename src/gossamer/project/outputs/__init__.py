@@ -1,0 +1,1 @@
+"""Outputs: records written to targets of the user as they change."""
