@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import gc
 import logging
 import os
 import re
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,14 +21,13 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.text import Text
 
-from ..clock import SystemClock
 from ..errors import GossamerError, Misconfigured
-from ..settings import Settings, load
 from ..units import past_moment, visible, visible_lines
-from .verbs import ReaderLeft, VerbList, only, register
+from .verbs import ReaderLeft, VerbList, load_help, only, register
 
 if TYPE_CHECKING:
     from ..project.open import Project
+    from ..settings import Settings
 
 T = TypeVar("T")
 
@@ -38,6 +37,7 @@ app = typer.Typer(
     help="Crawl the web politely, keep records with their history, and see what is going on.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["--help", "-h"]},  # of every verb
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -138,6 +138,8 @@ def run() -> None:
         logging.lastResort.setFormatter(LogLines())
     try:
         register(sys.argv[1:])
+        if not sys.argv[1:] or {"--help", "-h"} & {*sys.argv[1:]}:
+            load_help()
         sys.exit(only(app, sys.argv[1:])(prog_name="gossamer", standalone_mode=False))
     except GossamerError as error:
         fail(str(error))
@@ -203,6 +205,8 @@ LOOK_FOR_GARBAGE = (20_000, 20, 20)
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine, on uvloop where that is installed."""
+    import asyncio  # here, as in other functions of this file: the help and the version need no more than typer
+
     gc.freeze()  # imported modules stay for good, and need not be scanned again
     gc.set_threshold(*LOOK_FOR_GARBAGE)
     try:
@@ -225,29 +229,45 @@ async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
         yield project
 
 
-def ask_at(work: Callable[[Project], Awaitable[T]], *, empty: Callable[[Settings], T] | None = None) -> tuple[T, float]:
+def ask_at(
+    work: Callable[[Project], Awaitable[T]],
+    *,
+    empty: Callable[[Settings], T] | None = None,
+    begins: Callable[[Settings], bool] | None = None,
+) -> tuple[T, float]:
     """Return the result of `work` for the current project, and the time by its clock. If nothing has been crawled yet,
-    return that of `empty` without creating a file; without `empty`, raise Misconfigured."""
+    create the files of the project if `begins` says so; otherwise return that of `empty` without creating a file;
+    without `empty`, raise Misconfigured."""
     settings = settings_with()
 
     async def asked() -> tuple[T, float]:
-        from ..project.open import is_crawled
+        from ..project.open import is_crawled, open_project
 
+        if not is_crawled(settings) and begins is not None and begins(settings):
+            async with open_project(settings, to_look=True) as project:
+                return await work(project), project.clock.now()
         if empty is not None and not is_crawled(settings):
-            return empty(settings), SystemClock().now()
+            return empty(settings), time.time()
         async with open_crawled(settings) as project:
             return await work(project), project.clock.now()
 
     return run_async(asked())
 
 
-def ask(work: Callable[[Project], Awaitable[T]], *, empty: Callable[[Settings], T] | None = None) -> T:
+def ask(
+    work: Callable[[Project], Awaitable[T]],
+    *,
+    empty: Callable[[Settings], T] | None = None,
+    begins: Callable[[Settings], bool] | None = None,
+) -> T:
     """Like `ask_at`, without the time."""
-    return ask_at(work, empty=empty)[0]
+    return ask_at(work, empty=empty, begins=begins)[0]
 
 
 def settings_with(**flags: Any) -> Settings:
     """The settings of the working directory, overridden by dotted flags: `**{"crawl.depth": 2}`."""
+    from ..settings import load
+
     return load(start=Path.cwd(), flags=flags)
 
 

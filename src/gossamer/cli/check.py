@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..project.spiders.check import LinksGiven, SpiderCheck, SpiderView
+from ..project.spiders.check import CheckedSpider, LinksGiven, SpiderCheck
 from ..project.spiders.recipes import (
     RecipeCheck,
     RecipeFaults,
@@ -83,7 +83,7 @@ def _tell_other_kinds(wanted: str | None, taken: str, all_kinds: list[str], opti
         err.print(Text(f"Read as {taken}; --{option} chooses another: {others}.", "dim"))
 
 
-def _show_spider(view: SpiderView, ref: str) -> None:
+def _show_spider(view: CheckedSpider, ref: str) -> None:
     out.print(Text.assemble((visible(view.spider), "bold"), " loads. To try it on a page, name one."))
     out.print(Text(f"  starts at  {visible(', '.join(view.start) or 'what start() gives')}"))
     out.print(Text(f"  callbacks  {', '.join(view.callbacks)}"))

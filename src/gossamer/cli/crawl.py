@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
@@ -20,18 +21,19 @@ from rich.text import Text
 from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..model.events import EventHub, EventSink
-from ..model.outcome import EXIT_CODES, JobOutcome, Outcome
+from ..model.outcome import EXIT_CODES, Outcome
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
 from ..project.jobs.crawl_processes import Crew, crew_of
 from ..project.jobs.forecast import least_seconds_of, wait_of_job
 from ..project.jobs.status import limit_words, place_near
+from ..project.sites.routes import BY_BROWSER, probe_of
 from ..project.spiders.spiders import crawl_list, crawl_target, written_arguments
 from ..project.workers.spools import results_waiting
 from ..project.workers.workers import lacks_scheduler
-from ..settings import Settings
-from ..units import many, visible
+from ..settings import FILE_NAME, Settings
+from ..units import discreet, many, visible
 from .app import allow_local, app, err, fail, run_async, settings_with, styled
 from .layout import in_words, item_facts, print_groups, print_tips
 from .options import (
@@ -46,7 +48,7 @@ from .progress import Alarms, ProgressLine, Tracebacks, Warnings
 
 if TYPE_CHECKING:  # these import the fetching code
     from ..parse.spider import Spider
-    from ..project.jobs.crawl import CrawlReport, Running
+    from ..project.jobs.crawl import CrawlReport, RunningCrawl
 
 _CRAWL = "gossamer crawl"
 STOPPED = 130  # the exit code of a crawl that was stopped early and can be resumed
@@ -66,10 +68,15 @@ def crawl_verb(
         list[str] | None,
         typer.Option(
             "-o",
+            "-O",
             "--output",
-            help="Write the records to this file, replacing it: .jsonl, .csv, .parquet; s3://... Can be repeated.",
+            help="Write the records to this file, replacing it: .jsonl, .csv, .parquet, s3://...; or to a table or"
+            " a collection: postgresql://..., sqlite:///... Can be repeated.",
         ),
     ] = None,
+    no_meta: Annotated[
+        bool, typer.Option("--no-meta", help="With -o: only the items' own fields, no _meta, no _type, _url ...")
+    ] = False,
     depth: Annotated[int | None, typer.Option(min=0, help="Follow links this many steps from the start.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many pages.")] = None,
     rate: Annotated[
@@ -133,17 +140,22 @@ def crawl_verb(
         name=wanted.name,
         arguments=written_arguments(argument or ()),
         output=output,
+        meta=not no_meta,
         fresh=fresh,
         quiet=quiet,
         verbose=verbose,
         json_logs=json_logs,
-        command=shlex.join([*_CRAWL.split(), *target, *(f"-a{one}" for one in argument or ())]),
+        command=shlex.join([*_CRAWL.split(), *target, *(word for one in argument or () for word in ("-a", one))]),
         crew=crew,
     )
     if crew is not None and crew.helps:
         return  # the first process reports the outcome
     if report.failure:
         more = f" `gossamer dead list --job {report.job.id}` has the details." if report.counts.dead else ""
+        if probe := _probe(settings, report):
+            more += f" `{probe}` tries it in a browser."
+        if FILE_NAME in report.failure and not (settings.root / FILE_NAME).exists():
+            more = f" There is no {FILE_NAME} yet: make one in {settings.root}.{more}"
         ended = "" if report.failure.endswith((".", "?", "!")) else "."
         fail(f"No page could be used. {report.failure}{ended if more else ''}{more}")
     if report.storing is not None:
@@ -167,6 +179,7 @@ def run_crawl(
     name: str | None = None,
     arguments: Mapping[str, Any] | None = None,
     output: Sequence[str] | None = None,
+    meta: bool = True,
     fresh: bool = False,
     quiet: bool = False,
     verbose: bool = False,
@@ -176,12 +189,13 @@ def run_crawl(
 ) -> CrawlReport:
     """Crawl in this process, with progress and summary; the first process of a `crew` shows them for all. Raises
     Misconfigured and Transient."""
+    from ..project.outputs.run import is_address
     from ..project.records.export import outputs_of, try_outputs
     from ..project.workers import service  # imports the fetching code
 
     helps = crew is not None and crew.helps
     outputs = outputs_of(output, spider) if not helps else ()
-    try_outputs(outputs, spider)  # fail before the crawl, not after it
+    try_outputs(outputs, spider, settings)  # fail before the crawl, not after it
     clock = SystemClock()
     tally = EventCounts(clock)
     log = JsonLog(sys.stderr, clock) if json_logs else None
@@ -194,7 +208,7 @@ def run_crawl(
     if verbose and log is None:  # the log has the tracebacks too
         listeners.append(Tracebacks(err))
 
-    async def watch(running: Running) -> None:
+    async def watch(running: RunningCrawl) -> None:
         for warning in running.project.warnings:
             err.print(Text(f"Warning: {warning}", style="yellow"))
         verb = "Going on with" if running.resumed else "Crawling"
@@ -212,7 +226,7 @@ def run_crawl(
         )
         await line.show()
 
-    with log.hearing_spiders() if log is not None else nullcontext():
+    with log.hearing() if log is not None else nullcontext():
         report = run_async(
             service.run_crawl(
                 spider,
@@ -222,6 +236,7 @@ def run_crawl(
                 arguments=arguments,
                 fresh=fresh,
                 output=outputs,
+                meta=meta,
                 attend=watch if show and not helps else None,
             )
         )
@@ -234,7 +249,8 @@ def run_crawl(
         for told in crew.reports():
             tally.add(told)
     if show and not report.failure:
-        summarise(report, tally, settings, ", ".join(outputs) or None, command)
+        files = [discreet(one) for one in (*(one for one in outputs if not is_address(one)), *report.feeds)]
+        summarise(report, tally, settings, ", ".join(files) or None, command)
     return report
 
 
@@ -246,17 +262,17 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     table.add_column()
     unchanged = f", {counts.unchanged:,} unchanged" if counts.unchanged else ""
     speed = f"{tally.pages / report.seconds:,.1f} pages/s" if report.seconds else ""
-    if speed and tally.pages < counts.settled:  # other workers or an earlier command did the rest
-        speed = f"{tally.pages:,} by this command, {speed}"
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else short_duration(timedelta(seconds=report.seconds))
     moved = f", {many(counts.redirected, 'redirect')}" if counts.redirected else ""
     came = counts.done - counts.redirected
+    if speed and tally.done < came:  # other workers or an earlier command did the rest
+        speed = f"{tally.done:,} by this command, {speed}"
     table.add_row("pages", styled("[bold]{}[/] done{}  [dim]{}, {}{}[/]", f"{came:,}", unchanged, spent, speed, moved))
     if limit := limit_words(settings, report.job, tally.sites, latency=tally.latency, seconds=report.seconds):
         table.add_row("limit", visible(limit))
     records = f"{report.records:,}" if report.records is not None else "not known"
     table.add_row("records", styled("[bold]{}[/]  [dim]seen by this job[/]", records))
-    for name, words in item_facts(report.items):
+    for name, words in item_facts(report.account):
         if words:
             table.add_row(name, words)
     if tally.faults:
@@ -273,25 +289,30 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
         table.add_row("cost", f"{report.cost:,.10g} credits")
     if tally.blocked:
         table.add_row("blocks", styled("{}  [dim]responses in which a site refused a page[/]", f"{tally.blocked:,}"))
-    reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
+    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(report.dead_reasons).most_common(4))
     table.add_row("dead letters", styled("[red]{}[/]  [dim]{}[/]", f"{counts.dead:,}", reasons) if counts.dead else "0")
     if counts.postponed:
         waiting = f"{counts.postponed:,}"
         table.add_row("links waiting", styled("{}  [dim]until the queue has room (crawl.max_queued)[/]", waiting))
     by_reason = sorted(counts.drops.items(), key=lambda one: -one[1])
     why = ", ".join(f"{count:,} {reason}" for reason, count in (("duplicate", counts.duplicates), *by_reason) if count)
-    table.add_row("left out", styled("{}  [dim]{}[/]", f"{counts.dropped + counts.duplicates:,}", why))
+    table.add_row("skipped", styled("{}  [dim]{}[/]", f"{counts.dropped + counts.duplicates:,}", why))
     records, archive = (place_near(settings, role, Path.cwd()) for role in ("records", "archive"))
     table.add_row("data", styled("{}  [dim]raw pages in {}[/]", records, archive))
     if output is not None:
         table.add_row("output", f"{output}")
+    for one in report.outputs:
+        table.add_row("output", styled("{}  [dim]{}[/]", one.account, one.target))
     err.print()
     err.print(_headline(report))
     err.print(table)
     print_groups(report.failures, console=err)
     if tally.last_trouble:
         err.print(styled("[yellow]There was trouble:[/] {}", tally.last_trouble))
-    _advise(report, output, command)
+    for one in report.outputs:
+        if one.lag != 0:
+            err.print(styled("[yellow]Not written yet:[/] {} [dim]gossamer output show {}[/]", one.in_words, one.name))
+    _advise(settings, report, output or report.outputs, command)
 
 
 def _headline(report: CrawlReport) -> Text:
@@ -304,27 +325,35 @@ def _headline(report: CrawlReport) -> Text:
     if not report.ended:
         return styled("[yellow]Stopped.[/] Nothing is lost: run the same command again to resume.")
     outcome = report.job.outcome
-    if outcome is None or outcome == JobOutcome(Outcome.DONE):
+    if outcome is None or (outcome.outcome is Outcome.DONE and not outcome.reasons):
         return styled("[green]Done.[/]")
     styles = {Outcome.DONE: "green", Outcome.WARNINGS: "yellow", Outcome.INCOMPLETE: "yellow"}
     style, reasons = styles.get(outcome.outcome, "red"), "; ".join(reason.message for reason in outcome.reasons)
     return Text.assemble((outcome.outcome.value.capitalize(), style), f": {visible(reasons)}.")
 
 
-def _advise(report: CrawlReport, output: str | None, command: str) -> None:
+def _advise(settings: Settings, report: CrawlReport, output: object, command: str) -> None:
     tips: list[tuple[str, str]] = []
     if not report.ended and command:
         tips.append((command, "resume"))
     if report.counts.dead:
         tips.append((f"gossamer dead list --job {report.job.id}", "what failed, and why"))
-    if report.records and output is None:
-        tips.append(("gossamer export -o items.csv", "the records as a table"))
+        if probe := _probe(settings, report):
+            tips.append((probe, BY_BROWSER))
+    if report.table_command and not output:
+        tips.append((report.table_command, "the records as a table"))
     if report.ended and report.records == 0 and report.counts.done and command.startswith(_CRAWL):
         target = shlex.split(command)[2]
         tips.append((f"gossamer check {shlex.quote(target)} URL", "no records: see what the spider finds on a page"))
     tips.append((f"gossamer status {report.job.id}", "where everything stands"))
     tips.append(("gossamer why URL", "the whole story of one URL"))
     print_tips(err, tips)
+
+
+def _probe(settings: Settings, report: CrawlReport) -> str | None:
+    """The command that tries one of the pages that the site refused by another route, if none is set."""
+    groups = report.failures.groups if report.failures is not None else ()
+    return next((probe for one in groups if (probe := probe_of(settings, one.url, one.reason))), None)
 
 
 def run_from_script(

@@ -16,6 +16,7 @@ from ..project.dead_letters.dead_letters import (
     DeadLetterChoice,
     DeadLetterDetail,
     DeadLetterPage,
+    DeadLetterView,
     Replayed,
     count_letters,
     list_letters,
@@ -25,6 +26,7 @@ from ..project.dead_letters.dead_letters import (
     show_letters,
 )
 from ..project.dead_letters.story_text import tries
+from ..project.sites.routes import BY_BROWSER, probe_of
 from ..units import distance, many, moment, visible
 from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with
 from .layout import (
@@ -57,6 +59,9 @@ ReasonOption = Annotated[
     str | None, typer.Option("--reason", help="Only with this reason: parse, timeout, http-404, http.")
 ]
 MessageOption = Annotated[str | None, typer.Option("--message", help="Only with this text in their message.")]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", help="Only of this group of failures: its key in `gossamer dead list`.")
+]
 DomainOption = Annotated[str | None, typer.Option("--domain", help="Of this site: shop.example.")]
 
 
@@ -66,22 +71,23 @@ def list_verb(
     reason: ReasonOption = None,
     domain: DomainOption = None,
     message: MessageOption = None,
+    group: GroupOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many, latest first.")] = LETTERS_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
     """List dead letters with their messages, and what they have in common."""
-    choice = DeadLetterChoice(job=job, reason=reason, domain=domain, message=message)
+    choice = DeadLetterChoice(job=job, reason=reason, domain=domain, message=message, group=group)
 
     page, now = ask_at(
         lambda project: list_letters(project, choice, limit=limit),
-        empty=lambda settings: DeadLetterPage(total=0, by_reason={}, letters=[]),
+        empty=lambda settings: DeadLetterPage(total=0, by_reason={}, dead_letters=[]),
     )
     if as_json:
         print_json(page)
-    elif page.letters:
+    elif page.dead_letters:
         _print_page(page, now)
     else:
-        out.print("No dead letters" + (" match." if job or reason or domain or message else "."))
+        out.print("No dead letters" + (" match." if job or reason or domain or message or group else "."))
 
 
 def _jobs(ids: Sequence[str]) -> str:
@@ -91,7 +97,7 @@ def _jobs(ids: Sequence[str]) -> str:
 
 
 def _print_page(page: DeadLetterPage, now: float) -> None:
-    letters = page.letters
+    letters = page.dead_letters
     print_table(
         (Column("ID", "cyan", right=True), Column("DIED"), Column("JOB", spare=True), Column("REASON", "red"),
          Column("TRIES", right=True, spare=2), Column("URL"), Column("MESSAGE", fold=True)),
@@ -109,13 +115,19 @@ def _print_page(page: DeadLetterPage, now: float) -> None:
     print_groups(page.failures)
     out.print()
     print_table(
-        (Column("REASON", "red"), Column("LETTERS", right=True)),
+        (Column("REASON", "red"), Column("PAGES", right=True)),
         [*page.by_reason.items(), ("all", number(page.total))],
     )
     advise(
         (f"gossamer dead show {letters[0].id}", "one in full, with its error and its raw page"),
-        (f"gossamer dead replay --reason {shlex.quote(letters[0].reason)}", "try them again"),
+        _try_again(letters[0], f"gossamer dead replay --reason {shlex.quote(letters[0].reason)}", "try them again"),
     )
+
+
+def _try_again(letter: DeadLetterView, replay: str, words: str) -> tuple[str, str]:
+    """What to do about a letter: a replay, unless it would be refused again."""
+    probe = probe_of(settings_with(), letter.url, letter.reason)
+    return (probe, BY_BROWSER) if probe is not None else (replay, words)
 
 
 @dead_app.command("show")
@@ -163,7 +175,7 @@ def _print_letter(letter: DeadLetterDetail, now: float) -> None:
         out.print()
         heading("Attempts")
         print_attempts(letter.attempts_log, told={message})
-    tips = [(f"gossamer dead replay {shlex.quote(letter.url)}", "try it again")]
+    tips = [_try_again(letter, f"gossamer dead replay {shlex.quote(letter.url)}", "try it again")]
     if letter.archive_ref is not None:
         tips.insert(0, (f"gossamer dead show {letter.id} --raw", "the page as it was received"))
         tips.insert(1, (f"gossamer shell {shlex.quote(letter.archive_ref)}", "try selectors on it"))
@@ -177,6 +189,7 @@ def replay_verb(
     domain: DomainOption = None,
     job: JobOption = None,
     message: MessageOption = None,
+    group: GroupOption = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     spider: Annotated[
         str | None, typer.Option("--spider", help="The spider's file, if it is not in the project's folder.")
@@ -189,7 +202,7 @@ def replay_verb(
     ] = False,
 ) -> None:
     """Try dead letters again. Pages that could not be parsed are parsed from the archive; the others are queued."""
-    choice = _chosen("replay", target, reason, domain, job, message, everything)
+    choice = _chosen("replay", target, reason, domain, job, message, group, everything)
     replayed = ask(lambda project: replay_letters(project, choice, fetch=fetch, spider=spider, crawled_as=crawled_as))
     if not replayed.matched:
         _nothing_matches()
@@ -206,8 +219,10 @@ def _print_replayed(done: Replayed) -> None:
         shares = [f"{name} ({n:,})" if len(done.queued) > 1 else name for name, n in done.queued.items()]
         count = sum(done.queued.values())
         out.print(f"{many(count, 'URL is', 'URLs are')} back in the queue of {visible(', '.join(shares))}.")
+    if done.opened:
+        again = f"{visible(', '.join(done.opened))} {'runs' if len(done.opened) == 1 else 'run'} again."
+        out.print(f"{again} {'To continue:' if done.command is not None else 'Workers pick it up.'}")
     if done.command is not None:
-        out.print(f"{visible(', '.join(done.opened))} {'runs' if len(done.opened) == 1 else 'run'} again. To continue:")
         out.print(Text(f"  {visible(done.command)}", style="cyan"))
 
 
@@ -250,18 +265,19 @@ def purge_verb(
     domain: DomainOption = None,
     job: JobOption = None,
     message: MessageOption = None,
+    group: GroupOption = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Delete dead letters for good. Their raw pages and attempts stay in the store."""
-    choice = _chosen("purge", target, reason, domain, job, message, everything)
+    choice = _chosen("purge", target, reason, domain, job, message, group, everything)
     meant = ask(lambda project: count_letters(project, choice))
     if not meant:
         _nothing_matches()
     if not yes and sys.stdin.isatty() and not typer.confirm(f"Delete {many(meant, 'dead letter')} for good?", err=True):
         err.print("Nothing was changed.")
         raise typer.Exit(1)
-    out.print(f"{many(ask(lambda project: purge_letters(project, choice)), 'dead letter')} forgotten.")
+    out.print(f"{many(ask(lambda project: purge_letters(project, choice)), 'dead letter')} purged.")
 
 
 def _chosen(
@@ -271,6 +287,7 @@ def _chosen(
     domain: str | None,
     job: str | None,
     message: str | None,
+    group: str | None,
     everything: bool,
 ) -> DeadLetterChoice:
     """The dead letters that the flags select. Raises Misconfigured without a filter: every letter needs --all."""
@@ -280,6 +297,7 @@ def _chosen(
         domain=domain or None,
         job=job or None,
         message=message or None,
+        group=group or None,
     )
     if everything and chosen != DeadLetterChoice():
         raise Misconfigured(
@@ -287,8 +305,8 @@ def _chosen(
         )
     if not everything and chosen == DeadLetterChoice():
         raise Misconfigured(
-            f"Name the dead letters: gossamer dead {verb} URL, --reason R, --domain D, --job J or --message TEXT; or "
-            "--all."
+            f"Name the dead letters: gossamer dead {verb} URL, --reason R, --domain D, --job J, --group KEY or "
+            "--message TEXT; or --all."
         )
     return chosen
 

@@ -25,13 +25,15 @@ AS_IT_SHOULD_BE = "This is expected: the shop has dead links and a product page 
 def demo_verb(
     serve: Annotated[bool, typer.Option("--serve", help="Only serve the shop, for your own spiders.")] = False,
     revision: Annotated[int, typer.Option(min=1, help="2 or higher: the shop after price changes.")] = 1,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = USUAL_PORT,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help=f"The port (default {USUAL_PORT}); 0 picks a free one.")
+    ] = None,
     rate: Annotated[str, typer.Option(help="Requests per site.")] = DEMO_RATE,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
 ) -> None:
     """Crawl the built-in demo shop. It needs no internet: the shop runs on this machine."""
     if serve:
-        _serve(port, revision)
+        _serve(USUAL_PORT if port is None else port, revision)
         return
     with shop_in_background(port, revision) as urls:
         hosts = [host_of(url) for url in urls]
@@ -39,6 +41,10 @@ def demo_verb(
         spider = DemoShop()
         spider.start_urls = [urls[0]]
         err.print(styled("The demo shop is open at [bold]{}[/]", urls[0]))
+        if port is None and not urls[0].endswith(f":{USUAL_PORT}/"):
+            # What an earlier crawl left open is at the usual port, where another program answers.
+            err.print(f"Port {USUAL_PORT} is in use, so the shop took a free one, and the crawl starts over.")
+            fresh = True
         report = run_crawl(spider, settings, fresh=fresh, command="gossamer demo")
     if not report.ended:
         raise typer.Exit(130)
@@ -47,7 +53,7 @@ def demo_verb(
 
 
 @contextmanager
-def shop_in_background(port: int, revision: int) -> Iterator[list[str]]:
+def shop_in_background(port: int | None, revision: int) -> Iterator[list[str]]:
     """Run the shop in its own thread, with its own event loop. Yields its addresses."""
     opened: list[str] = []
     failure: list[BaseException] = []

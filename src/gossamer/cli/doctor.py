@@ -20,14 +20,16 @@ from .layout import print_json
 from .options import JsonOption
 
 if TYPE_CHECKING:
-    from ..project.upkeep.doctor import Finding
+    from ..project.upkeep.doctor import DoctorFinding
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 @app.command("doctor")
 def doctor_verb(
-    offline: Annotated[bool, typer.Option("--offline", help="Skip checks that need a network.")] = False,
+    online: Annotated[
+        bool, typer.Option("--online", help="Also look up example.com, to see whether names resolve.")
+    ] = False,
     security: Annotated[
         bool, typer.Option("--security", help="Only check who could read, change or misuse the project.")
     ] = False,
@@ -36,9 +38,9 @@ def doctor_verb(
     """Check this machine and this project. Exit code 1 when something must be fixed."""
     from ..project.upkeep.doctor import Level, examine  # imports the fetching code
 
-    async def check() -> list[Finding]:
+    async def check() -> list[DoctorFinding]:
         findings = []
-        async for finding in examine(Path.cwd(), offline=offline):
+        async for finding in examine(Path.cwd(), online=online):
             findings.append(finding)
             if not as_json:
                 _print_finding(finding)
@@ -56,7 +58,7 @@ def doctor_verb(
     if as_json:
         print_json(findings)
     elif failures:
-        out.print(f"\n{many(failures, 'thing')} must be mended.")
+        out.print(f"\n{many(failures, 'thing')} must be fixed.")
     else:
         all_well = all(finding.level is Level.OK for finding in findings)
         out.print("\nAll is well." if all_well else "\nA crawl can run." if not security else "")
@@ -64,7 +66,7 @@ def doctor_verb(
         raise typer.Exit(1)
 
 
-def _print_finding(finding: Finding) -> None:
+def _print_finding(finding: DoctorFinding) -> None:
     out.print(
         Text.assemble(
             (finding.level.ljust(4), STYLES[finding.level]),
@@ -91,6 +93,7 @@ def prune_verb(
     dead: Annotated[
         str | None, typer.Option(help="Delete jobs with dead letters that ended longer ago than this: 90d.")
     ] = None,
+    audit: Annotated[str | None, typer.Option(help="Delete lines of the audit log older than this: 1y.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting jobs.")] = False,
 ) -> None:
     """Free space: delete old attempts, raw pages and jobs. Records and their history stay."""
@@ -99,6 +102,7 @@ def prune_verb(
         pages=_age("--pages", pages),
         jobs=_age("--jobs", jobs),
         dead=_age("--dead", dead),
+        audit=_age("--audit", audit),
     )
     if ages == PruneAges():
         raise Misconfigured("Name what to delete: gossamer prune --attempts 90d --pages 30d --jobs 30d")
@@ -118,6 +122,9 @@ def prune_verb(
         kept = pruned.jobs.with_letters
         stay = f"; {kept:,} with dead letters kept (see --dead)" if kept else ""
         out.print(f"jobs      {many(pruned.jobs.jobs, 'job')} forgotten{stay}", markup=False)
+    if pruned.audit is not None:
+        what = many(pruned.audit, "line of the audit log", "lines of the audit log")
+        out.print(f"audit     {what} older than {audit} deleted", markup=False)
 
 
 def _age(option: str, text: str | None) -> timedelta | None:

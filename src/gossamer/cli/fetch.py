@@ -25,8 +25,8 @@ from rich.text import Text
 from .. import Item, Money, Page, Request, Spider
 from ..errors import FetchRefused, GossamerError, InvalidUrl, Misconfigured
 from ..model.url import typed_url
-from ..project.pages.fetch import Download, archived_page, fetch_one, file_page, is_archive_ref, text_of
-from ..project.spiders.spiders import make_spiders_importable
+from ..project.pages.fetch import FetchedFile, archived_page, fetch_one, file_page, is_archive_ref, text_of
+from ..project.spiders.spiders import make_spiders_importable, prompt_spider
 from ..settings import Settings
 from ..units import size, span, visible
 from .app import allow_local, app, err, open_crawled, run_async, settings_with, styled
@@ -106,7 +106,7 @@ def _deliver(content: bytes, output: Path | None, *, is_text: bool) -> None:
     write_bytes(content)
 
 
-def _print_headers(download: Download) -> None:
+def _print_headers(download: FetchedFile) -> None:
     snapshot = download.snapshot
     for status, target in download.hops:
         err.print(Text.assemble((_status(status), "yellow"), f"  -> {visible(target)}"))
@@ -136,10 +136,17 @@ def shell_verb(
     url: Annotated[str | None, typer.Option(help="The address of a FILE, to resolve its relative links.")] = None,
     no_robots: Annotated[bool, typer.Option("--no-robots", help="Ignore robots.txt.")] = False,
     route: Annotated[str | None, typer.Option(help="Use this route: browser, or one from gossamer.toml.")] = None,
+    spider: Annotated[
+        str | None, typer.Option("--spider", help="Ask as this spider does: with its headers, settings and extensions.")
+    ] = None,
 ) -> None:
     """Try selectors on a page at a Python prompt; or pipe code in: echo 'page.title' | gossamer shell URL."""
-    make_spiders_importable(settings_with())
-    bench = Bench(open_page(target, url, robots=not no_robots, route=route), robots=not no_robots, route=route)
+    settings = settings_with()
+    make_spiders_importable(settings)
+    asking = prompt_spider(settings, spider, Path.cwd())
+    robots = not no_robots and (asking is None or asking.robots is not False)
+    page = open_page(target, url, robots=robots, route=route, spider=asking)
+    bench = Bench(page, robots=robots, route=route, spider=asking)
     if sys.stdin.isatty():
         _converse(bench)
     else:
@@ -166,6 +173,8 @@ def open_page(
     except InvalidUrl as error:
         raise Misconfigured(f"{error} There is no file with that name either.") from error
     settings = settings_for(href)
+    if spider is not None:
+        settings = spider._adjusted(settings)
     robots = robots and settings.politeness.robots
     fetching = fetch_one(href, settings, robots=robots, route=route, request=request, spider=spider)
     return Page(run_async(fetching).snapshot)
@@ -179,7 +188,8 @@ async def _archived(ref: str) -> Page:
 class Bench:
     """The names at the prompt. `fetch(url)` replaces the page."""
 
-    def __init__(self, page: Page, *, robots: bool, route: str | None = None) -> None:
+    def __init__(self, page: Page, *, robots: bool, route: str | None = None, spider: Spider | None = None) -> None:
+        self._spider = spider
         self._robots = robots
         self._route = route
         self.names: dict[str, Any] = {  # and whatever the user binds
@@ -206,7 +216,7 @@ class Bench:
         """Select by XPath in the page."""
         return self.page.xpath(expression, **variables)
 
-    def view(self) -> None:
+    def view(self, response: object = None) -> None:
         """Write the page as received to a file, and open it in a browser if there is one."""
         suffix = mimetypes.guess_extension(self.page.content_type.partition(";")[0].strip()) or ".html"
         with tempfile.NamedTemporaryFile("wb", prefix="gossamer-", suffix=suffix, delete=False) as file:
@@ -215,15 +225,20 @@ class Bench:
         if sys.stdin.isatty() and (sys.platform == "darwin" or os.environ.get("DISPLAY")):
             webbrowser.open(Path(file.name).as_uri())
 
-    def fetch(self, url: str | Request) -> Page:
+    def fetch(self, url: Any) -> Page:  # an address, a Request, or one of Scrapy's
         """Fetch another page and bind it to `page`. Relative addresses are resolved against the current page."""
-        request = url if isinstance(url, Request) else Request(url=url)
+        own = self._spider._shell_request(url) if self._spider is not None else None
+        request = own or (url if isinstance(url, Request) else Request(url=url))
         request = msgspec.structs.replace(request, url=self.page.urljoin(request.url))
-        self._put(open_page(request.url, None, robots=self._robots, route=self._route, request=request))
+        self._put(
+            open_page(request.url, None, robots=self._robots, route=self._route, request=request, spider=self._spider)
+        )
         return self.page
 
     def _put(self, page: Page) -> None:
         self.names["page"] = page
+        if self._spider is not None:
+            self.names |= self._spider._shell_names(page)
 
 
 def run_piped(source: str, names: dict[str, Any]) -> None:
@@ -266,9 +281,12 @@ def _converse(bench: Bench) -> None:
     err.print(
         styled(
             "[cyan]page[/], [cyan]css[/](...), [cyan]xpath[/](...), [cyan]view[/]() in a browser, "
-            "[cyan]fetch[/](url) another page, Tab completes, Ctrl-D leaves\n"
+            "[cyan]fetch[/](url) another page, Tab completes, Ctrl-D leaves"
         )
     )
+    if "response" in bench.names:
+        err.print(styled("[cyan]response[/] and [cyan]settings[/] as in scrapy shell"))
+    err.print()
     forget = _equip(bench.names)
     try:
         _Console(bench.names, "<console>").interact(banner="", exitmsg="")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -12,10 +13,10 @@ from rich.text import Text
 from ..model.job import JobPace, JobState
 from ..monitor.progress import discovering
 from ..project.jobs.jobs import (
+    NO_WORKER,
     NOT_RESPONDING,
     PAUSED,
     RUNNING,
-    UNSERVED,
     JobPage,
     JobView,
     cancel_job,
@@ -37,7 +38,7 @@ from ..project.jobs.status import (
     job_status,
     project_status,
 )
-from ..project.open import nothing_crawled
+from ..project.open import Project, nothing_crawled
 from ..settings import Settings
 from ..units import distance, many, moment, span, visible
 from .app import app, ask, ask_at, err, open_crawled, out, run_async, settings_with
@@ -52,6 +53,7 @@ from .layout import (
     print_groups,
     print_json,
     print_table,
+    record_facts,
 )
 from .options import JsonOption, YesOption
 
@@ -77,14 +79,22 @@ def status_verb(
 ) -> None:
     """Show the state of every job; with JOB, everything about that one."""
     if job is not None:
-        detail, now = ask_at(lambda project: job_status(project, job))
-        print_json(detail) if as_json else _print_detail(detail, now)
+        (detail, table), now = ask_at(partial(_detail_of, job=job))
+        print_json(detail) if as_json else _print_detail(detail, table, now)
         return
     status, now = ask_at(
         lambda project: project_status(project, limit=_shown(limit, as_json)),
         empty=lambda settings: ProjectStatus(jobs=[], total=0),
     )
     print_json(status.jobs) if as_json else _print_status(settings_with(), status, now)
+
+
+async def _detail_of(project: Project, job: str) -> tuple[JobDetail, str]:
+    """Everything about the job, and a command that writes its records as a table; "" if it has none."""
+    from ..project.records.export import table_command  # only here: the list of jobs is to be quick
+
+    detail = await job_status(project, job)
+    return detail, await table_command(project, detail.id) if detail.records else ""
 
 
 def _shown(limit: int | None, as_json: bool) -> int | None:
@@ -96,7 +106,7 @@ def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None
     if status.alerts:
         names = Counter(one.alert for one in status.alerts)
         shown = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in names.items())
-        _warn(f"{many(len(status.alerts), 'alert fires', 'alerts fire')}: {shown}. See `gossamer alerts list`.")
+        _warn(f"{many(len(status.alerts), 'alert fires', 'alerts fire')}: {shown}. See `gossamer incident list`.")
     if status.records:
         out.print(
             f"No job has run in {settings.root} yet. It holds {many(status.records, 'record')} from another source: "
@@ -122,6 +132,8 @@ def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None
             _warn(f"{many(job.storing, 'result')} of {job.id} wait on the disks of workers: gossamer spool")
     for session in status.failing:
         _warn(f"{session.name} cannot log in: {session.error} See `gossamer sessions`.")
+    for one in status.outputs:
+        _warn(f"Output {one.in_words} See `gossamer output show {one.name}`.")
     _warn(status.trouble)
     _print_older(status.total - len(status.jobs))
 
@@ -137,7 +149,7 @@ def _status_row(job: JobStatus, now: float) -> list[str]:
     return [
         job.id,
         job.name,
-        job.outcome or job.standing,
+        job.outcome or job.phase,
         started,
         *(number(figure) for figure in figures),
         queue,
@@ -152,7 +164,7 @@ def _print_older(count: int) -> None:
         (out if out.is_terminal else err).print(Text(words, style="dim"))
 
 
-def _print_detail(job: JobDetail, now: float) -> None:
+def _print_detail(job: JobDetail, table: str, now: float) -> None:
     counts = job.counts
     heading(job.id, job.outcome or job.in_words)
     dead = Text(f"{counts.dead:,} dead", style="red" if counts.dead else "")
@@ -167,12 +179,12 @@ def _print_detail(job: JobDetail, now: float) -> None:
             ("because", _because(job)),
             ("windows", _windows(job, now)),
             ("pages", Text.assemble(f"{counts.done:,} done, {counts.unchanged:,} unchanged, ", dead, limit)),
-            ("queue", f"{counts.queued:,} queued, {counts.waiting:,} waiting, {counts.leased:,} in hand"),
+            ("queue", f"{counts.queued:,} queued, {counts.waiting:,} waiting, {counts.leased:,} in progress"),
             ("waits for", Text(visible(job.waits_for), style="yellow") if job.waits_for else ""),
             ("retries", f"{counts.retries:,}"),
             ("counted", in_words(counts.stats)),
             *item_facts(job.items),
-            ("records", f"{job.records:,}" if job.records is not None else "not known"),
+            *(record_facts(job.run_records) or [("records", _records(job))]),
             ("waiting", f"{many(job.storing, 'result')} on the disks of workers" if job.storing else ""),
             ("links", _sum(job)),
         ]
@@ -187,7 +199,7 @@ def _print_detail(job: JobDetail, now: float) -> None:
     heading("Data")
     print_facts(list(job.data.items()))
     _warn(job.trouble)
-    _advise_detail(job)
+    _advise_detail(job, table)
 
 
 def _warn(words: str | None) -> None:
@@ -195,10 +207,15 @@ def _warn(words: str | None) -> None:
         err.print(Text(visible(words), style="yellow"))
 
 
+def _records(job: JobStatus) -> str:
+    return f"{job.records:,}" if job.records is not None else "not known"
+
+
 def _settled_again(job: JobView | JobStatus, now: float) -> str:
     if job.settled_again is None:
         return ""
-    return f"{moment(job.settled_again, now)}, for its dead letters; first ended {moment(job.first_ended, now)}"
+    why = job.later_in_words or "for its dead letters"
+    return f"{moment(job.settled_again, now)}, {why}; first ended {moment(job.first_ended, now)}"
 
 
 def _because(job: JobView | JobStatus) -> Text | str:
@@ -220,6 +237,8 @@ def _sum(job: JobStatus) -> Text:
         f"{counts.discovered:,} found = {counts.done + counts.unchanged:,} done + {counts.dead:,} dead + "
         f"{counts.open:,} in the queue + {counts.dropped:,} dropped + {counts.duplicates:,} duplicates"
     )
+    if later := sum(job.settled_later.values()):
+        where += f" ({later:,} of them dead when it ended, settled later)"
     if counts.postponed:
         where += f"; {many(counts.postponed, 'link waits', 'links wait')} until the queue has room (crawl.max_queued)"
     if job.adds_up:
@@ -233,7 +252,7 @@ def _print_sites(sites: list[SiteStatus]) -> None:
     out.print()
     heading("Sites with open work", f"the first {SITES_SHOWN}" if len(sites) == SITES_SHOWN else "")
     print_table(
-        (Column("SITE"), Column("QUEUED", right=True), Column("WAITING", right=True), Column("IN HAND", right=True),
+        (Column("SITE"), Column("QUEUED", right=True), Column("WAITING", right=True), Column("IN PROGRESS", right=True),
          Column("NEXT REQUEST")),
         [
             (load.site, number(load.queued), number(load.waiting), number(load.leased), load.next_request)
@@ -243,7 +262,7 @@ def _print_sites(sites: list[SiteStatus]) -> None:
     )  # fmt: skip
 
 
-def _advise_detail(job: JobDetail) -> None:
+def _advise_detail(job: JobDetail, table: str) -> None:
     tips: list[tuple[str, str]] = []
     if job.state is JobState.RUNNING and job.counts.open:
         command = "gossamer worker --until-idle" if job.schedule else crawl_command(job.name)
@@ -252,8 +271,8 @@ def _advise_detail(job: JobDetail) -> None:
         tips.append((f"gossamer dead list --job {job.id}", f"the {many(job.counts.dead, 'dead letter')}, and why"))
     if job.storing:
         tips.append(("gossamer spool", "where its results wait"))
-    if job.records:
-        tips.append((f"gossamer export --job {job.id} -o items.csv", "the records as a table"))
+    if table:
+        tips.append((table, "the records as a table"))
     if tips:
         advise(*tips)
 
@@ -294,7 +313,7 @@ def print_jobs(jobs: list[JobView], now: float, *, indent: int = 0) -> None:
             Column("JOB", "bold"), Column("SCHEDULE", spare=4), Column("STATE"), Column("STARTED", spare=1),
             Column("TOOK", right=True, spare=2), Column("TOTAL", right=True), Column("DONE", "green", right=True),
             Column("UNCHANGED", right=True), Column("DEAD", "red", right=True), Column("DROPPED", right=True),
-            Column("OPEN", "cyan", right=True), Column("RATE", right=True, spare=3),
+            Column("OPEN", "cyan", right=True), Column("RATE", right=True, spare=3), Column("RECORDS", fold=True),
         ),
         [_job_row(job, now) for job in jobs],
         indent=indent,
@@ -304,14 +323,16 @@ def print_jobs(jobs: list[JobView], now: float, *, indent: int = 0) -> None:
 def _job_row(job: JobView, now: float) -> list[str]:
     on_terminal = out.is_terminal
     figures = (job.total, job.done, job.unchanged, job.dead, job.dropped, job.open)
+    later = sum(job.settled_later.values())
     return [
         job.id,
         job.schedule or "",
-        job.outcome or job.standing,
+        f"{job.outcome or job.phase}{f', {later:,} settled later' if later else ''}",
         distance(job.started, now) if on_terminal else job.started,
         span(job.seconds) if on_terminal else f"{job.seconds:.1f}s",
         *(number(figure) for figure in figures),
         rate_words(job.pages_per_second),
+        job.run_records.changes if job.run_records is not None else "",
     ]
 
 
@@ -350,6 +371,7 @@ def _print_job(job: JobView, now: float) -> None:
                 many(job.retries, "failed try was repeated", "failed tries were repeated") if job.retries else "",
             ),
             *item_facts(job.items),
+            *record_facts(job.run_records),
             ("counted", in_words(job.stats)),
             ("waiting", f"{many(job.storing, 'result')} on the disks of workers" if job.storing else ""),
             ("limit", f"{many(job.limit, 'page')}; redirects do not count" if job.limit is not None else ""),
@@ -363,7 +385,7 @@ def _print_job(job: JobView, now: float) -> None:
     )
     print_groups(job.failures)
     tips = [(f"gossamer status {job.id}", "sites, reasons for failures, where the data is")]
-    if job.standing in (UNSERVED, NOT_RESPONDING):
+    if job.phase in (NO_WORKER, NOT_RESPONDING):
         tips.append(("gossamer worker", "works on every running job of the project"))
     if job.state is JobState.RUNNING:
         verb = "resume" if job.paused else "pause"
@@ -384,9 +406,9 @@ def _pages(job: JobView) -> Text:
 
 
 def _time_to_go(job: JobView) -> str:
-    if job.standing == PAUSED:
+    if job.phase == PAUSED:
         return "it is paused"
-    if job.standing != RUNNING:
+    if job.phase != RUNNING:
         return ""
     if job.found_last_minute is not None:
         return f"unknown: it is {discovering(JobPace(found=job.found_last_minute, seconds=60.0))}"

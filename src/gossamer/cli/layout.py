@@ -6,9 +6,13 @@ Control characters in text from the web are made visible: a page must not contro
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,11 +22,13 @@ from rich.text import Text
 
 from ..model.failure_groups import Failures
 from ..model.item_account import ItemCounts
+from ..model.run_records import RunRecords
 from ..project.records.items import reasons_in_words, shared_in_words, sum_in_words
 from ..units import visible, visible_lines
 from .app import err, out, word_breaks
 
 GAP = "  "
+NAME = "gossamer"  # of the program
 MIN_FOLD = 24  # columns; narrower text is unreadable
 GOOD_FOLD = 40  # columns; text of this width reads well
 MAX_TIP = 48  # columns of a command before its meaning; longer ones push it away
@@ -216,6 +222,8 @@ def print_groups(failures: Failures | None, *, console: Console = out) -> None:
         about = f"field {visible(group.field)}; " if group.field else ""
         example = f"    {about}for example {visible(group.url)}: {group.command}"
         console.print(Text(example, style="dim"), soft_wrap=True)
+        if group.count > 1:
+            console.print(Text(f"    all of them: gossamer dead replay --group {group.key}", style="dim"))
     if failures.others_in_words:
         console.print(Text(f"  {failures.others_in_words}", style="dim"), soft_wrap=True)
 
@@ -230,8 +238,19 @@ def advise(*tips: tuple[str, str], console: Console = out) -> None:
         print_tips(console, tips)
 
 
+def program() -> str:
+    """How this program is called: `gossamer` if the shell finds it under that name, else the path by which it was."""
+    started = Path(sys.argv[0])
+    if started.name != NAME or not started.is_file():
+        return NAME
+    found = shutil.which(NAME)
+    return NAME if found is not None and Path(found).samefile(started) else shlex.quote(str(started))
+
+
 def print_tips(console: Console, tips: Sequence[tuple[str, str]]) -> None:
     """Print commands and what they do, side by side or, on a narrow terminal, one below the other."""
+    name = program()
+    tips = [(re.sub(rf"^{NAME}(?= )", lambda _: name, command), meaning) for command, meaning in tips]
     width = min(MAX_TIP, max(len(command) for command, _ in tips))
     needed = max(len(command.ljust(width)) + len(meaning) for command, meaning in tips) + 4
     between = "\n      " if console.is_terminal and needed > console.width else "  "
@@ -263,6 +282,16 @@ def number(count: int) -> str:
 
 def _cell(value: object, nothing: str) -> str:
     return visible(str(value)) if value not in (None, "") else nothing
+
+
+def record_facts(did: RunRecords | None) -> list[tuple[str, Text | str]]:
+    """What a run did to the records as facts; empty if that is not known."""
+    if did is None:
+        return []
+    return [
+        ("records", did.in_words),
+        ("not gone", Text(visible(did.why_kept), style="yellow") if did.why_kept else ""),
+    ]
 
 
 def item_facts(items: ItemCounts | None) -> list[tuple[str, Text | str]]:

@@ -1,4 +1,4 @@
-"""`gossamer move`: copy the project's state, records and raw pages to other addresses, and verify the copy."""
+"""`gossamer move`: copy the project's state, records and raw pages to other stores, and verify the copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.text import Text
 
 from ..errors import Misconfigured
-from ..project.upkeep.move import ROLES, MoveReport, Part, Watch, move
+from ..project.jobs.status import place_near
+from ..project.upkeep.move import ROLES, MovePart, MoveReport, Watch, move
 from ..settings import FILE_NAME, Settings
 from ..units import many, size, visible
 from .app import app, err, out, run_async, settings_with, styled
@@ -36,7 +37,7 @@ def move_verb(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be moved; move nothing.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Write the new addresses to gossamer.toml.")] = False,
 ) -> None:
-    """Move the project to other addresses, from a laptop to a fleet or back. Stop its workers first."""
+    """Move the project to other stores, from a laptop to a fleet or back. Stop its workers first."""
     settings = settings_with()
     given = {"state": to_state, "records": to_records, "archive": to_archive}
     addresses = {role: address for role, address in given.items() if address is not None}
@@ -65,7 +66,7 @@ def move_verb(
     _settle(settings, target, addresses, project, write=write)
 
 
-def show(part: Part, *, dry_run: bool) -> None:
+def show(part: MovePart, *, dry_run: bool) -> None:
     out.print()
     heading(part.role, f"{part.source} -> {part.target}")
     names = [*part.here, *(name for name in part.there if name not in part.here)]
@@ -113,7 +114,10 @@ def _settle(
             err.print(
                 styled("[yellow]{} is set in the environment and overrides the file: change it there.[/]", origin)
             )
-    out.print("The data at the old addresses was not changed; delete it when you no longer need it.")
+    old = " and ".join(place_near(settings, role, Path.cwd()) for role in addresses)
+    out.print(f"What is at {old} was not changed; delete it when you no longer need it.", markup=False, soft_wrap=True)
+    if kept := [place_near(settings, role, Path.cwd()) for role in ROLES if role not in addresses]:
+        out.print(f"Not moved, and still in use: {' and '.join(kept)}.", markup=False, soft_wrap=True)
 
 
 def _backed_up(file: Path) -> Path | None:

@@ -21,10 +21,18 @@ from .layout import Column, print_json, print_table
 from .options import JsonOption
 
 
-def add_operations(name: str, help: str, operations: Iterable[Operation[Any, Any]]) -> None:  # Any: their types differ
+def add_operations(
+    name: str, help: str, operations: Iterable[Operation[Any, Any]]
+) -> typer.Typer:  # Any: their types differ
     """A verb with one command for each operation."""
     group = typer.Typer(help=help, no_args_is_help=True)
     app.add_typer(group, name=name)
+    add_commands(group, operations)
+    return group
+
+
+def add_commands(group: typer.Typer, operations: Iterable[Operation[Any, Any]]) -> None:
+    """A command for each operation, in a verb that has others."""
     for operation in operations:
         group.command(operation.verb.rpartition(" ")[2], help=f"{operation.summary}.")(_command(operation))
 
@@ -39,16 +47,20 @@ def _command(operation: Operation[Any, Any]) -> Callable[..., None]:
             wanted = msgspec.convert({name: value for name, value in given.items() if value is not None}, operation.ask)
         except msgspec.ValidationError as error:
             raise Misconfigured(f"{str(error).replace('$.', '--')}.") from error
-        reads = bool(operation.columns) and not operation.writes
-        answer = ask(lambda project: operation.run(project, OWNER, wanted), empty=_nothing if reads else None)
+        reads = bool(operation.columns) and operation.rows is None and not operation.writes
+        answer = ask(
+            lambda project: operation.run(project, OWNER, wanted),
+            empty=_nothing if reads else None,
+            begins=operation.begins,
+        )
         if as_json:
             print_json(answer)
         elif not operation.columns:
             out.print(operation.words(answer) if operation.words is not None else "Done.")
-        elif not answer:
+        elif not (found := operation.rows(answer) if operation.rows is not None else answer):
             out.print(operation.nothing)
         else:
-            rows = [[getattr(row, name) for name in operation.columns] for row in answer]
+            rows = [[_cell(name, getattr(row, name)) for name in operation.columns] for row in found]
             last = len(operation.columns) - 1
             columns = [
                 Column(name.upper().replace("_", " "), "" if place else "bold", fold=place == last)
@@ -63,6 +75,11 @@ def _command(operation: Operation[Any, Any]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
+
+
+def _cell(name: str, value: Any) -> Any:  # Any: of any column
+    """A state is one word for programs, `up-to-date`, and plain words for people."""
+    return value.replace("-", " ") if name == "state" else value
 
 
 def _parameter(field: msgspec.structs.FieldInfo, operation: Operation[Any, Any]) -> inspect.Parameter:

@@ -24,7 +24,7 @@ REFRESH = timedelta(milliseconds=250)
 PLAIN_EVERY = timedelta(seconds=10)
 BAR = 24  # characters
 NARROW = 72  # columns; on a narrower terminal the bar leaves no room for the text
-WAYS = ("proxy", "browser", "managed-api", "exits-rest")  # stages that report a different page on every line
+WAYS = ("proxy", "browser", "managed-api", "proxies-rest")  # stages that report a different page on every line
 LONG_WAIT = timedelta(seconds=10)  # a shorter wait is not worth a line
 WAIT_TOLD_EVERY = timedelta(minutes=1)
 LOOK_EVERY = timedelta(seconds=5)  # at what the job waits for and what its sites allow, which costs queries
@@ -157,7 +157,7 @@ class Warnings:
             case events.QualityChanged():
                 self._console.print(Text(f"{self._before}{event.message}", style="red" if event.closed else "green"))
             case events.BudgetReached():
-                self._tell(event.job, event.purse, event.message)
+                self._tell(event.job, event.budget, event.message)
             case events.Spooled():
                 self._console.print(Text(f"{self._before}{event.message}", style="yellow"))
             case events.SiteAway() if event.delay >= LONG_WAIT.total_seconds():

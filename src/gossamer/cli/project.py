@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
+from typer.core import TyperCommand
 
 from .. import __version__
 from ..errors import Misconfigured
@@ -19,6 +20,8 @@ from .app import app, out, settings_with
 from .layout import Column, advise, print_json, print_table
 from .options import JsonOption
 
+SEPARATOR = "\x1f"  # between the words of an example
+
 
 @app.command("version")
 def version_verb() -> None:
@@ -26,7 +29,30 @@ def version_verb() -> None:
     typer.echo(f"gossamer {__version__}")
 
 
-@app.command("new")
+class _NewCommand(TyperCommand):
+    """NAME=VALUE words belong to the `--example` before them, so they are put into its value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: its class depends on the version of typer
+        return super().parse_args(ctx, joined_examples(args))
+
+
+def joined_examples(args: list[str]) -> list[str]:
+    """`--example URL a=b c=d` as one option with one value."""
+    made: list[str] = []
+    inside = False
+    for word in args:
+        if made and made[-1] == "--example":
+            made.append(word)
+            inside = True
+        elif inside and "=" in word and not word.startswith("-"):
+            made[-1] += SEPARATOR + word
+        else:
+            inside = False
+            made.append(word)
+    return made
+
+
+@app.command("new", cls=_NewCommand)
 def new_verb(
     name: Annotated[
         str | None, typer.Argument(help="The project, its folder and its first spider: books. Or the recipe's name.")
@@ -35,6 +61,17 @@ def new_verb(
     recipe: Annotated[
         str | None, typer.Option(help="Draft a recipe from the page at this URL, for the current project.")
     ] = None,
+    example: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--example",
+            metavar="URL NAME=VALUE...",
+            help="A page, and what stands there: --example URL title='Desk lamp' price=49.90. Writes a recipe.",
+        ),
+    ] = None,
+    python: Annotated[
+        bool, typer.Option("--python", help="With --example: write a spider in Python instead of a recipe.")
+    ] = False,
     deploy: Annotated[
         bool,
         typer.Option(
@@ -42,7 +79,16 @@ def new_verb(
         ),
     ] = False,
 ) -> None:
-    """Create a project with settings and a working spider, or draft a recipe from a page."""
+    """Create a project with settings and a working spider, or draft a recipe from a page or from examples."""
+    if example:
+        if url is not None or deploy or recipe is not None:
+            raise Misconfigured("--example already names the page; leave out --url, --recipe and --deploy.")
+        from .recipes import new_by_example
+
+        new_by_example([one.split(SEPARATOR) for one in example], name, python=python)
+        return
+    if python:
+        raise Misconfigured("--python goes with --example. Without it, gossamer new NAME --url URL writes a spider.")
     if recipe is not None:
         if url is not None or deploy:
             raise Misconfigured("--recipe already names the page; leave out --url and --deploy.")
@@ -84,8 +130,11 @@ def _add_deploy_files(settings: Settings, spider: str | None = None) -> None:
 
 
 @app.command("spiders")
-def spiders_verb(as_json: JsonOption = False) -> None:
-    """List the project's spiders and recipes, and the files that do not load. Exit code 1 if there are any."""
+def spiders_verb(
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a file or a class is faulty.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the project's spiders and recipes, and what is wrong with files and classes."""
     settings = settings_with()
     found = spiders_of(settings)
     if as_json:
@@ -101,9 +150,12 @@ def spiders_verb(as_json: JsonOption = False) -> None:
                 [(one.name, _near(one.file, settings), one.summary) for one in found.spiders],
             )
             advise((f"gossamer crawl {found.spiders[0].name} -o items.jsonl", "crawl, and write the records"))
+        for one in found.spiders:
+            for fault in one.faults:
+                out.print(Text.assemble(("faulty  ", "bold yellow"), visible(f"{one.name}: {fault}")))
         for file in found.broken:
             out.print(Text.assemble(("broken  ", "bold red"), visible(file.words)))
-    if found.broken:
+    if strict and (found.broken or any(one.faults for one in found.spiders)):
         raise typer.Exit(1)
 
 

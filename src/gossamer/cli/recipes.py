@@ -3,6 +3,7 @@ which drafts a recipe."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -122,7 +123,52 @@ def new_recipe(url: str, name: str | None) -> None:
     done = run_async(draft(settings, url, name, folder=Path.cwd(), fetch=fetch, tell=tell))
     out.print(Text.assemble("Wrote ", (visible(str(done.file)), "bold"), f": {done.summary}. Next:"))
     for command in (
-        f"gossamer check {done.ref} {visible(url)}",
-        f"gossamer crawl {done.ref} --limit 50 -o {done.name}.jsonl",
+        f"gossamer check {_word(done.ref)} {_word(url)}",
+        f"gossamer crawl {_word(done.ref)} --limit 50 -o {done.name}.jsonl",
     ):
         out.print(Text(f"  {command}", style="cyan"))
+
+
+def new_by_example(words: list[list[str]], name: str | None, *, python: bool) -> None:
+    """Learn a recipe or a spider from pages and the values wanted from them, and say how sure each rule is."""
+    from ..model.url import typed_url
+    from ..project.pages.fetch import fetch_one
+    from ..project.spiders.examples import read_examples, recipe_by_example
+    from .fetch import settings_for
+
+    examples = read_examples([[typed_url(url), *pairs] for url, *pairs in words])
+    settings = settings_for(examples[0].url)
+
+    async def fetch(url: str) -> Page:
+        return Page((await fetch_one(url, settings, robots=settings.politeness.robots)).snapshot)
+
+    def tell(words: str) -> None:
+        err.print(Text(visible(words), "yellow" if words.startswith(" ") else "dim"))
+
+    done = run_async(
+        recipe_by_example(settings, examples, name, folder=Path.cwd(), fetch=fetch, tell=tell, python=python)
+    )
+    out.print(
+        Text.assemble(
+            "Wrote ", (visible(str(done.drafted.file)), "bold"), f". On {many(len(done.tried), 'other page')}:"
+        )
+    )
+    for field in done.fields:
+        found = ", ".join(visible(one) if one is not None else "nothing" for one in field.values[:3])
+        out.print(Text.assemble("  ", (field.field, "bold" if field.sure else "bold yellow"), f"  {_cut(found)}"))
+        if not field.sure:
+            out.print(Text(f"    unsure: {visible(field.reason)}", "yellow"))
+    if done.unsure:
+        fields = " ".join(f"{one}=..." for one in done.unsure)
+        out.print(Text(f"Give a second page to be sure: add --example URL {fields}, and another name.", "yellow"))
+    callback = " --callback item" if python and done.drafted.summary != "item" else ""
+    for command in (
+        f"gossamer check {_word(done.drafted.ref)} {_word(examples[0].url)}{callback}",
+        f"gossamer crawl {_word(done.drafted.ref)} --limit 50 -o {done.drafted.name}.jsonl",
+    ):
+        out.print(Text(f"  {command}", style="cyan"))
+
+
+def _word(text: str) -> str:
+    """A text as one word of a command that is pasted into a shell."""
+    return shlex.quote(visible(text))

@@ -12,7 +12,10 @@ import msgspec
 import typer
 from rich.text import Text
 
+from ..model.run_records import DifferenceKind
+from ..project.jobs.compare import run_before
 from ..project.records.records import (
+    DIFFERENCE_MEANINGS,
     FaultyRecord,
     FieldChange,
     ItemShape,
@@ -20,23 +23,28 @@ from ..project.records.records import (
     RecordVersion,
     RecordVersions,
     changes,
+    difference_words,
     differences,
     faulty_records,
     history,
     is_reparse,
+    naming_fields,
     quality,
     schemas,
 )
 from ..settings import Settings
 from ..units import many, moment, visible
-from .app import app, ask, err, open_crawled, out, run_async, settings_with, styled
+from .app import app, ask, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, print_json, print_table
 from .options import JsonOption
 
 RECORDS_SHOWN = 10
 DIFFERENCES_SHOWN = 200
 LONGEST = 60  # characters shown of a value
-SIGNS = {"added": ("+", "green"), "changed": ("~", "yellow"), "gone": ("-", "red")}
+SIGNS: dict[DifferenceKind, tuple[str, str]] = {
+    "added": ("+", "green"), "changed": ("~", "yellow"), "back": ("<", "green"), "gone": ("-", "red"),
+    "again": ("=", "dim"), "unseen": ("?", "yellow"),
+}  # fmt: skip
 DAYS = 14
 RULES_SHOWN = 3
 MOST_FAULTY = 10_000  # records listed
@@ -100,7 +108,12 @@ def _story(version: RecordVersion, before: RecordVersion | None) -> list[str]:
     lines = [_in_words(one) for one in changes(before.data, version.data)]
     if before.gone:
         lines.insert(0, "back again")
-    if before.schema and version.schema != before.schema:
+    if version.healed:
+        told = ", ".join(f"{name} (version {number})" for name, number in version.healed.items())
+        lines.append(f"by healed rules: {told}")
+    elif version.job.startswith("taken-back-"):
+        lines.append("values of healed rules, taken back")
+    elif before.schema and version.schema != before.schema:
         lines.append("the item's declared fields have changed (gossamer schemas)")
     return lines or ["the same data, parsed again"]
 
@@ -110,18 +123,26 @@ def _story(version: RecordVersion, before: RecordVersion | None) -> list[str]:
 
 @app.command("diff")
 def diff_verb(
-    before: Annotated[str, typer.Argument(metavar="JOB1", help="The earlier job: books-1.")],
-    after: Annotated[str, typer.Argument(metavar="JOB2", help="The later job: books-2, or the id of a reparse.")],
+    before: Annotated[
+        str,
+        typer.Argument(metavar="JOB1", help="The earlier job: books-1. Alone: this run and the one before it."),
+    ],
+    after: Annotated[
+        str | None, typer.Argument(metavar="[JOB2]", help="The later job: books-2, or the id of a reparse.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Show at most this many; all are counted.")] = DIFFERENCES_SHOWN,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Show which records a job added, changed or no longer found, compared with an earlier one."""
+    """Show what became of the records between two runs: added, changed, back, gone, or not seen."""
     settings = settings_with()
     lines = DifferenceLines(limit, as_json=as_json)
 
     async def compare() -> None:
         async with open_crawled(settings) as project:
-            async for difference in differences(project, before, after):
+            first, last = (before, after) if after is not None else await run_before(project, before)
+            if after is None and not as_json:
+                heading(f"{last}, compared with {first}")
+            async for difference in differences(project, first, last):
                 lines.show(difference)
 
     run_async(compare())
@@ -130,8 +151,9 @@ def diff_verb(
     if lines.left_out:
         out.print(lines.left_out)
     out.print(lines.summary())
-    if lines.counts["gone"]:
-        out.print(styled("[dim]Gone: the second job did not find it, for any reason; see gossamer export --gone.[/]"))
+    for kind, words in DIFFERENCE_MEANINGS.items():
+        if lines.counts[kind]:
+            out.print(Text(f"{SIGNS[kind][0]} {words}", style="dim"))
     advise(("gossamer history KEY", "every version of one record"))
 
 
@@ -141,7 +163,7 @@ class DifferenceLines:
     def __init__(self, limit: int, *, as_json: bool = False) -> None:
         self._limit = limit
         self._as_json = as_json
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[DifferenceKind] = Counter()
 
     def show(self, difference: RecordDifference) -> None:
         self.counts[difference.kind] += 1
@@ -150,19 +172,28 @@ class DifferenceLines:
         elif self.counts.total() <= self._limit:
             sign, style = SIGNS[difference.kind]
             name = (visible(difference.type), "bold")
-            out.print(Text.assemble((f"{sign} ", style), name, f" {visible(difference.key)}"))
+            fields = _first_fields(difference)
+            told = (f"  {fields}" if fields else "", "dim")
+            out.print(Text.assemble((f"{sign} ", style), name, f" {visible(difference.key)}", told))
             for one in difference.fields or ():
                 out.print(Text(f"    {_in_words(one)}", style="dim"))
 
     def summary(self) -> str:
         """`3 added, 1 changed, 0 gone`"""
-        return ", ".join(f"{self.counts[kind]:,} {kind}" for kind in SIGNS)
+        return difference_words(self.counts)
 
     @property
     def left_out(self) -> str:
         """A sentence about the differences that were not shown, if there are any."""
         more = self.counts.total() - self._limit
         return f"And {more:,} more; --limit shows them." if more > 0 else ""
+
+
+def _first_fields(difference: RecordDifference) -> str:
+    """Some fields of a record that is not told field by field, and why its page failed."""
+    fields = [f"{visible(one.field)}: {_shown(one.after)}" for one in naming_fields(difference)]
+    why = [f"its page failed: {visible(difference.reason)}"] if difference.reason else []
+    return "; ".join([*why, *([", ".join(fields)] if fields else [])])
 
 
 def _in_words(one: FieldChange) -> str:

@@ -13,7 +13,7 @@ from ..clock import SystemClock
 from ..model.job import JobState
 from ..project.jobs.jobs import find_job
 from ..project.records.records import told
-from ..project.reparse.archive_job import Choice
+from ..project.reparse.archive_job import ReparseChoice
 from ..project.reparse.preview import preview_changes
 from ..project.reparse.report import Report
 from ..project.workers.spools import results_waiting
@@ -56,7 +56,7 @@ def reparse_verb(
     job: other workers of the project share the work, and after Ctrl-C or a crash it can be resumed.
     """
     settings = settings_with()
-    choice = Choice(
+    choice = ReparseChoice(
         spider=spider,
         crawled_as=crawled_as,
         job=run_async(_id_of(settings, job)) if job is not None else None,
@@ -93,7 +93,7 @@ async def _id_of(settings: Settings, job: str) -> str:
 
 
 async def _foretold(
-    settings: Settings, choice: Choice, lines: DifferenceLines, processes: int | None, status: Status | None
+    settings: Settings, choice: ReparseChoice, lines: DifferenceLines, processes: int | None, status: Status | None
 ) -> Report:
     async with open_crawled(settings) as project:
         began = project.clock.monotonic()
@@ -106,7 +106,9 @@ async def _foretold(
         return await preview_changes(project, choice, lambda one: lines.show(told(one)), processes=processes, tell=tell)
 
 
-async def _reparsed(settings: Settings, choice: Choice, processes: int | None, *, fresh: bool, detach: bool) -> Report:
+async def _reparsed(
+    settings: Settings, choice: ReparseChoice, processes: int | None, *, fresh: bool, detach: bool
+) -> Report:
     from ..project.reparse.run import Running, reparse  # imports the parsing code
 
     async def watch(running: Running) -> None:

@@ -1,5 +1,5 @@
 """`gossamer routes`: the routes learned for each site, and what is left of the budgets. `gossamer proxies`: the health
-of the exits of every pool, and a test of each. Both can be reset."""
+of the proxies of every pool, and a test of each. Both can be reset."""
 
 from __future__ import annotations
 
@@ -13,8 +13,24 @@ from typer.core import TyperGroup
 from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
 from ..model.url import site_of, typed_url
-from ..project.sites.proxies import ExitTrial, ExitView, PoolView, proxy_pools, reset_exits, try_exits, untouched_pools
-from ..project.sites.routes import BudgetView, RouteReport, SiteRoute, reset_routes, route_report, untouched_routes
+from ..project.sites.proxies import (
+    PoolView,
+    ProxyTrial,
+    ProxyView,
+    proxy_pools,
+    reset_proxies,
+    try_proxies,
+    untouched_pools,
+)
+from ..project.sites.routes import (
+    BudgetView,
+    RouteReport,
+    SiteRoute,
+    only_route,
+    reset_routes,
+    route_report,
+    untouched_routes,
+)
 from ..settings import Settings
 from ..units import distance, many, moment, seconds_of, setting_text, size, span, visible
 from .app import allow_local, app, ask, ask_at, err, out, run_async, settings_with
@@ -23,7 +39,7 @@ from .options import JsonOption
 
 SITES_SHOWN = 50
 BUDGETS_SHOWN = 20  # jobs and sites each, on a terminal
-EXITS_SHOWN = 50
+PROXIES_SHOWN = 50
 
 
 class ShowsByDefault(TyperGroup):
@@ -37,7 +53,7 @@ class ShowsByDefault(TyperGroup):
 
 routes_app = typer.Typer(help="The routes learned for each site, and the budgets.", cls=ShowsByDefault)
 app.add_typer(routes_app, name="routes")
-proxies_app = typer.Typer(help="The exits of proxy pools: show, check, reset.", cls=ShowsByDefault)
+proxies_app = typer.Typer(help="The proxies of proxy pools: show, check, reset.", cls=ShowsByDefault)
 app.add_typer(proxies_app, name="proxies")
 
 SiteArgument = Annotated[str | None, typer.Argument(help="Only this site: shop.example.")]
@@ -67,7 +83,7 @@ def show_routes_verb(
     else:
         _show_sites(found, now)
     _show_budgets(found)
-    if found.standings:
+    if found.learned:
         target = wanted or "SITE"
         advise((f"gossamer routes reset {target}", "forget this, and start at the cheapest route again"))
 
@@ -99,8 +115,10 @@ def _typed_site(text: str) -> str:
 
 
 def _show_sites(found: RouteReport, now: float) -> None:
-    if not found.standings:
-        out.print("No site has blocked so far: every page starts at its cheapest route.")
+    if not found.learned:
+        out.print("No dearer route was learned for any site: every page starts at its cheapest route.")
+        if name := only_route(settings_with()):
+            out.print(f"There is one route, {name}. docs/routes.md says how to add others.", markup=False)
         return
     print_table(
         (Column("SITE", "bold"), Column("PAGES"), Column("ROUTE", "cyan"), Column("SINCE", spare=True),
@@ -109,7 +127,7 @@ def _show_sites(found: RouteReport, now: float) -> None:
             (one.site, one.pattern or "all others", one.route,
              distance(one.since, now) if out.is_terminal else one.since, one.reason, number(one.blocks),
              _again(one, now))
-            for one in found.standings
+            for one in found.learned
         ],
     )  # fmt: skip
     if found.more and out.is_terminal:
@@ -129,12 +147,12 @@ def _again(learned: SiteRoute, now: float) -> str:
 
 def _show_site(settings: Settings, site: str, found: RouteReport, now: float) -> None:
     rule = _rule(settings, site)
-    if not found.standings:
+    if not found.learned:
         where = "" if rule else ": its pages start at the cheapest route"
         out.print(f"Nothing was learned about {visible(site)}{where}.", markup=False)
         print_facts([("by the settings", rule)])
         return
-    for one in found.standings:
+    for one in found.learned:
         heading(one.site, one.pattern or "")
         later = f"; if that fails, once more after {span(one.patience)}" if one.patience else ""
         again = f"from {moment(one.recheck_at, now)}{later}" if one.recheck_at is not None else ""
@@ -171,7 +189,7 @@ def _show_budgets(found: RouteReport) -> None:
         shown = [one for kind in kinds.values() for one in kind[:BUDGETS_SHOWN]]
         hidden = len(found.budgets) - len(shown)
     print_table(
-        (Column("FOR"), Column("SPENT", right=True), Column("LIMIT", right=True), Column("LEFT", right=True)),
+        (Column("FOR"), Column("SPENT", right=True), Column("LIMIT", right=True), Column("REMAINING", right=True)),
         [
             (one.meaning, _credits(one.spent), "none" if one.limit is None else _credits(one.limit),
              "" if one.left is None else _credits(one.left))
@@ -189,10 +207,10 @@ def _show_budgets(found: RouteReport) -> None:
 @proxies_app.command("show")
 def show_proxies_verb(
     pool: PoolArgument = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show at most this many exits of each pool.")] = EXITS_SHOWN,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many proxies of each pool.")] = PROXIES_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the health of every exit: whether it rests, its success rate, its traffic and cost."""
+    """Show the health of every proxy: whether it rests, its success rate, its traffic and cost."""
     pools, now = ask_at(
         lambda project: proxy_pools(project, pool), empty=lambda settings: untouched_pools(settings, pool)
     )
@@ -204,10 +222,10 @@ def show_proxies_verb(
         return
     _show_pools(pools)
     for one in pools:
-        _show_exits(one, now, limit)
-    if any(one.state in ("resting", "failing") for pool in pools for one in pool.exits):
+        _show_proxies(one, now, limit)
+    if any(one.state in ("resting", "failing") for pool in pools for one in pool.proxies):
         advise(
-            ("gossamer proxies check", "try every exit now"),
+            ("gossamer proxies check", "try every proxy now"),
             ("gossamer proxies reset", "end all rests, and forget these figures"),
         )
 
@@ -215,19 +233,19 @@ def show_proxies_verb(
 @proxies_app.command("check")
 def check_proxies_verb(
     pool: PoolArgument = None,
-    url: Annotated[str | None, typer.Option(help="Fetch this page through each exit.")] = None,
+    url: Annotated[str | None, typer.Option(help="Fetch this page through each proxy.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Test every exit: can it be reached, does it accept us, and does it deliver the page of --url? Exit code 1 if
+    """Test every proxy: can it be reached, does it accept us, and does it deliver the page of --url? Exit code 1 if
     none works.
 
-    This does not change the health of exits: resting ones keep resting.
+    This does not change the health of proxies: resting ones keep resting.
     """
     settings = settings_with()
     page = typed_url(url) if url is not None else None
     if page is not None:
         settings = allow_local(settings, [page], {})
-    tried = run_async(try_exits(settings, pool, page))
+    tried = run_async(try_proxies(settings, pool, page))
     if as_json:
         print_json(tried)
     else:
@@ -238,18 +256,18 @@ def check_proxies_verb(
 
 @proxies_app.command("reset")
 def reset_proxies_verb(pool: PoolArgument = None) -> None:
-    """End the rest of all exits and forget their health; running workers notice within seconds."""
-    count = ask(lambda project: reset_exits(project, pool))
-    out.print(f"{many(count, 'exit')} forgotten: all exits count as new.", markup=False)
+    """End the rest of all proxies and forget their health; running workers notice within seconds."""
+    count = ask(lambda project: reset_proxies(project, pool))
+    out.print(f"{many(count, 'proxy', 'proxies')} forgotten: all proxies count as new.", markup=False)
 
 
 def _show_pools(pools: Sequence[PoolView]) -> None:
     print_table(
-        (Column("POOL", "bold"), Column("KIND"), Column("EXITS", right=True), Column("RESTING", right=True),
+        (Column("POOL", "bold"), Column("KIND"), Column("PROXIES", right=True), Column("RESTING", right=True),
          Column("TRIES", right=True), Column("SUCCESS", "green", right=True), Column("BANS", "red", right=True),
          Column("LATENCY", right=True, spare=True), Column("RECEIVED", right=True), Column("COST", right=True)),
         [
-            (one.pool, one.kind, number(one.listed), number(one.resting), number(one.tries),
+            (one.pool, one.kind, number(one.listed), one.resting_in_words, number(one.tries),
              _share(one.successes, one.tries), number(one.bans), _latency(one.latency), _received(one.bytes),
              _credits(one.cost))
             for one in pools
@@ -260,33 +278,33 @@ def _show_pools(pools: Sequence[PoolView]) -> None:
             err.print(Text(visible(one.trouble), style="yellow"))
 
 
-def _show_exits(pool: PoolView, now: float, limit: int) -> None:
-    if not pool.exits:
+def _show_proxies(pool: PoolView, now: float, limit: int) -> None:
+    if not pool.proxies:
         return
     out.print()
     heading(pool.pool)
     print_table(
-        (Column("EXIT", "bold"), Column("STATE"), Column("TRIES", right=True), Column("SUCCESS", "green", right=True),
+        (Column("PROXY", "bold"), Column("STATE"), Column("TRIES", right=True), Column("SUCCESS", "green", right=True),
          Column("BANS", "red", right=True), Column("LATENCY", right=True, spare=True),
          Column("RECEIVED", right=True), Column("COST", right=True, spare=True), Column("LAST TROUBLE", fold=True)),
-        [_exit_row(one, now) for one in pool.exits[:limit]],
+        [_proxy_row(one, now) for one in pool.proxies[:limit]],
         indent=2,
     )  # fmt: skip
-    if len(pool.exits) > limit:
-        out.print(f"  ... and {many(len(pool.exits) - limit, 'exit')} more; --limit shows them.", markup=False)
+    if len(pool.proxies) > limit:
+        out.print(f"  ... and {many(len(pool.proxies) - limit, 'proxy')} more; --limit shows them.", markup=False)
 
 
-def _exit_row(one: ExitView, now: float) -> tuple[str | None, ...]:
+def _proxy_row(one: ProxyView, now: float) -> tuple[str | None, ...]:
     state = one.state
     if state == "new":
-        return one.exit, state, number(0), "", number(0), "", "", "", ""
+        return one.proxy, state, number(0), "", number(0), "", "", "", ""
     if state == "resting" and one.resting_until is not None:
         awake = distance(one.resting_until, now) if out.is_terminal else one.resting_until
         state = f"resting, awake {awake}" if out.is_terminal else f"resting until {awake}"
     elif one.resting_for:
         state = f"{state}, rests for {', '.join(one.resting_for)}"
     return (
-        one.exit,
+        one.proxy,
         state,
         number(one.tries),
         _share(one.successes, one.tries),
@@ -298,14 +316,14 @@ def _exit_row(one: ExitView, now: float) -> tuple[str | None, ...]:
     )
 
 
-def _show_tried(tried: Sequence[ExitTrial]) -> None:
+def _show_tried(tried: Sequence[ProxyTrial]) -> None:
     print_table(
-        (Column("POOL", "bold"), Column("EXIT"), Column("WORKS"), Column("TIME", right=True),
+        (Column("POOL", "bold"), Column("PROXY"), Column("WORKS"), Column("TIME", right=True),
          Column("ANSWER", fold=True)),
-        [(one.pool, one.exit, "yes" if one.ok else "no", _latency(one.seconds), one.words) for one in tried],
+        [(one.pool, one.proxy, "yes" if one.ok else "no", _latency(one.seconds), one.words) for one in tried],
     )  # fmt: skip
     works = sum(one.ok for one in tried)
-    words = f"{works} of {many(len(tried), 'exit')} {'works' if works == 1 else 'work'}."
+    words = f"{works} of {many(len(tried), 'proxy', 'proxies')} {'works' if works == 1 else 'work'}."
     err.print(Text(words, style="green" if works == len(tried) else "yellow" if works else "red"))
 
 

@@ -69,7 +69,7 @@ def list_verb(as_json: JsonOption = False) -> None:
         [
             (
                 one.name, one.spider, one.when, one.source_in_words, one.state, _next(one, now),
-                _when(one.last_due, now), one.last_job, one.last_outcome or one.last_standing, number(one.runs),
+                _when(one.last_due, now), one.last_job, one.last_outcome or one.last_phase, number(one.runs),
                 number(one.skipped),
             )
             for one in found.schedules
@@ -88,7 +88,9 @@ def _list(name: str | None = None, *, ticks: int = 0) -> ScheduleList:
 def _next(one: ScheduleView, now: float) -> str:
     if one.state == UNREAD and one.is_counted and not one.paused:
         return "once read"
-    return _until(one.next, now) if one.next is not None and out.is_terminal else one.next or ""
+    if one.next is None or not out.is_terminal:
+        return one.next or ""
+    return "due" if one.due else distance(one.next, now)
 
 
 def _when(at: str | None, now: float) -> str:
@@ -107,7 +109,7 @@ def _print_notes(found: ScheduleList, about: set[str], *, leader: bool = True) -
     for one in found.schedules:
         _print_notes_of(one.name, one.notes, about)
     if leader and not found.leads and any(not one.paused for one in found.schedules):
-        _note("No scheduler is running; start `gossamer up`.")
+        _note("No scheduler is running: start `gossamer up`, or wait until it has started.")
 
 
 def _print_notes_of(name: str, notes: Sequence[ScheduleNote], about: set[str]) -> None:
@@ -146,7 +148,7 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
         )
     _print_notes_of(one.name, one.notes, {"file", "ignored", "withdrawn", "last run"})  # its trouble is printed above
     if not one.leads and not one.paused:
-        _note("No scheduler is running; start `gossamer up`.")
+        _note("No scheduler is running: start `gossamer up`, or wait until it has started.")
 
 
 def _facts(settings: Settings, one: ScheduleDetail, now: float) -> list[tuple[str, object]]:

@@ -75,6 +75,9 @@ def add_verb(
     scopes: Annotated[str, typer.Option(help="What it may do: scrape, jobs, records, metrics, admin.")] = (
         "scrape,jobs,records"
     ),
+    role: Annotated[
+        str | None, typer.Option(help="Instead of scopes: viewer (sees all, changes nothing), operator, admin.")
+    ] = None,
     expires: Annotated[str | None, typer.Option(metavar="TIME", help="How long it is valid: 90d, 12h.")] = None,
     rate: Annotated[str | None, typer.Option(help="Requests: 5/s, 30/m (default: server.rate).")] = None,
     open_jobs: Annotated[
@@ -90,7 +93,9 @@ def add_verb(
 
     async def make() -> NewKey:
         async with open_project(settings, to_look=True) as project:
-            return await add_key(project, name, wanted, expires=_span(expires), rate=per_second, open_jobs=open_jobs)
+            return await add_key(
+                project, name, wanted, expires=_span(expires), rate=per_second, open_jobs=open_jobs, role=role or ""
+            )
 
     key = run_async(make())
     if as_json:
@@ -98,7 +103,10 @@ def add_verb(
         return
     out.print(key.key, markup=False)
     err.print(
-        Text(f"Key {key.id} for {visible(key.name)}: {', '.join(key.scopes)}. It is not shown again.", style="dim")
+        Text(
+            f"Key {key.id} for {visible(key.name)}: {key.role or ', '.join(key.scopes)}. It is not shown again.",
+            style="dim",
+        )
     )
 
 
@@ -134,10 +142,13 @@ def list_verb(as_json: JsonOption = False) -> None:
         out.print("No keys. Create one with `gossamer keys add NAME`.")
         return
     print_table(
-        (Column("ID", "bold"), Column("NAME"), Column("SCOPES"), Column("STATE"), Column("CREATED", spare=True),
+        (Column("ID", "bold"), Column("NAME"), Column("OPENS"), Column("STATE"), Column("CREATED", spare=True),
          Column("EXPIRES"), Column("LAST USED")),
         [
-            (key.id, key.name, ", ".join(key.scopes), key.state, key.created_at, key.expires_at, key.used_at)
+            (
+                key.id, key.name, key.role or ", ".join(key.scopes), key.state, key.created_at, key.expires_at,
+                key.used_at,
+            )
             for key in found
         ],
     )  # fmt: skip

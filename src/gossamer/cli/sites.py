@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
+from typer.core import TyperGroup
 
+from ..project.access.keys import OWNER
+from ..project.overrides import OverrideView
 from ..project.sites.sites import (
     CAUSES,
     SORTS,
-    OrderView,
     QueuePage,
     queue_by_site,
     rest_site,
@@ -23,11 +25,20 @@ from .app import app, ask, ask_at, err, out
 from .layout import Column, heading, number, print_facts, print_json, print_table
 from .options import JsonOption
 
-site_app = typer.Typer(help="The queue by site, and why it waits; slow down, rest or resume a site.")
+
+class ShowsSite(TyperGroup):
+    """`gossamer site DOMAIN` is `gossamer site show DOMAIN`. What could be a mistyped verb is none."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: the class depends on the version of typer
+        if args and not args[0].startswith("-") and any(mark in args[0] for mark in ".:/"):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+site_app = typer.Typer(help="The queue by site, and why it waits; slow down, rest or resume a site.", cls=ShowsSite)
 app.add_typer(site_app, name="site")
 
 DomainArgument = Annotated[str, typer.Argument(metavar="DOMAIN", help="A domain, or any URL of the site.")]
-BY = "the command line"
 
 
 @site_app.callback(invoke_without_command=True)
@@ -63,10 +74,10 @@ def list_verb(
         return
     print_table(
         (Column("SITE", "bold"), Column("QUEUED", right=True), Column("WAITING", right=True),
-         Column("IN HAND", right=True), Column("NEXT"), Column("WHY", fold=True)),
+         Column("IN PROGRESS", right=True), Column("NEXT"), Column("WHY", fold=True)),
         [
             (one.site, number(one.queued), number(one.waiting), number(one.leased),
-             distance(one.next_at, now) if one.next_at else "now", one.why)
+             distance(one.next_at, now) if one.next_at else "" if one.is_held else "now", one.why)
             for one in page.sites
         ],
     )  # fmt: skip
@@ -76,7 +87,7 @@ def list_verb(
 
 @site_app.command("show")
 def show_verb(domain: DomainArgument, as_json: JsonOption = False) -> None:
-    """Show everything about a site: its pace, queue, robots.txt, learned routes and orders."""
+    """Show everything about a site: its pace, queue, robots.txt, learned routes, and what was set by hand."""
     view, now = ask_at(lambda project: site_view(project, domain))
     if as_json:
         print_json(view)
@@ -86,11 +97,12 @@ def show_verb(domain: DomainArgument, as_json: JsonOption = False) -> None:
     print_facts(
         [
             ("pace", f"a request every {span(view.spacing)}" if view.spacing is not None else "no limit"),
-            ("rate of the settings", view.rate),
+            ("rate", view.rate_in_words),
             ("crawl-delay", span(view.crawl_delay) if view.crawl_delay is not None else ""),
             ("learned pace", view.learned_in_words or ""),
             ("last refused", distance(view.refused_at, now) if view.refused_at else ""),
-            ("order", view.order.in_words if view.order is not None else ""),
+            ("by hand", "\n".join(f"{one.key}: {one.in_words}" for one in view.overrides)),
+            ("rests", view.rests or ""),
             ("concurrency", str(view.concurrency) if view.concurrency is not None else "no limit"),
             ("in flight", number(view.in_flight)),
             ("windows", view.windows or ""),
@@ -106,7 +118,7 @@ def show_verb(domain: DomainArgument, as_json: JsonOption = False) -> None:
         out.print()
         print_table(
             (Column("JOB", "bold"), Column("QUEUED", right=True), Column("WAITING", right=True),
-             Column("IN HAND", right=True), Column("WHY", fold=True)),
+             Column("IN PROGRESS", right=True), Column("WHY", fold=True)),
             [(one.job, number(one.queued), number(one.waiting), number(one.leased), one.why) for one in view.jobs],
             indent=2,
         )  # fmt: skip
@@ -115,11 +127,11 @@ def show_verb(domain: DomainArgument, as_json: JsonOption = False) -> None:
 @site_app.command("slow")
 def slow_verb(
     domain: DomainArgument,
-    rate: Annotated[str, typer.Argument(help="No faster than this: 6/m, 0.5/s.")],
+    rate: Annotated[str, typer.Argument(help="At this rate: 6/m, 0.5/s.")],
     as_json: JsonOption = False,
 ) -> None:
     """Slow a site down on all workers, whatever the settings say, until `gossamer site resume`."""
-    _tell(ask(lambda project: slow_site(project, domain, rate, by=BY)), as_json)
+    _tell(ask(lambda project: slow_site(project, OWNER, domain, rate)), as_json)
 
 
 @site_app.command("rest")
@@ -129,20 +141,20 @@ def rest_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Rest a site: no worker sends it a request for that time. Pages in flight are finished."""
-    _tell(ask(lambda project: rest_site(project, domain, duration, by=BY)), as_json)
+    _tell(ask(lambda project: rest_site(project, OWNER, domain, duration)), as_json)
 
 
 @site_app.command("resume")
 def resume_verb(domain: DomainArgument) -> None:
-    """Withdraw the orders for a site, and forget its learned pace. Exit code 1 if there was neither."""
-    if not ask(lambda project: resume_site(project, domain)):
-        err.print(Text(f"There are no orders for {visible(domain)}, and no pace was learned."))
+    """Take back what was set by hand for a site's pace, and forget the learned one. Exit code 1: there was neither."""
+    if not ask(lambda project: resume_site(project, OWNER, domain)):
+        err.print(Text(f"Nothing was set by hand for {visible(domain)}, and no pace was learned."))
         raise typer.Exit(1)
     out.print(Text(f"{visible(domain)} follows the settings again."))
 
 
-def _tell(order: OrderView, as_json: bool) -> None:
+def _tell(one: OverrideView, as_json: bool) -> None:
     if as_json:
-        print_json(order)
+        print_json(one)
     else:
-        out.print(Text(f"{visible(order.site)} {visible(order.in_words)}."))
+        out.print(Text(f"{visible(one.key)}: {visible(one.in_words)}."))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from ..errors import Misconfigured
 from ..model.events import EventHub
 from ..monitor.counts import EventCounts
 from ..settings import Settings
@@ -71,11 +72,19 @@ def save_verb(
 def run_test_cases(
     cases: Annotated[list[str] | None, typer.Argument(help="Only these cases, by name.")] = None,
     update: Annotated[bool, typer.Option("--update", help="Accept the current results as the expected ones.")] = False,
+    contracts: Annotated[
+        bool, typer.Option("--contracts", help="Check Scrapy's contracts in docstrings; CASES are spiders.")
+    ] = False,
+    no_robots: Annotated[bool, typer.Option("--no-robots", help="With --contracts: ignore robots.txt.")] = False,
 ) -> None:
     """Run the cases in tests/: saved pages with the expected items and links."""
-    from ..project.spiders.cases import run_cases
+    from ..project.spiders.cases import run_cases, run_contracts
 
-    results = run_async(run_cases(settings_with(), cases or (), update=update))
+    settings = settings_with()
+    if contracts:
+        results = run_async(run_contracts(settings, cases or (), robots=not no_robots))
+    else:
+        results = run_async(run_cases(settings, cases or (), update=update))
     for result in results:
         _show(result)
     failed = sum(1 for one in results if one.state == "failed")
@@ -99,10 +108,13 @@ def run_replay(
     """Crawl from the archive and print the results. Exit code 1 when no page could be used."""
     from ..clock import SystemClock
     from ..project.jobs.replay import replay
+    from ..project.outputs.run import is_address
     from ..project.records.export import outputs_of, try_outputs
 
     outputs = outputs_of(output, wanted.spider)
-    try_outputs(outputs, wanted.spider)
+    if any(map(is_address, outputs)):
+        raise Misconfigured("A replay stores nothing that an output could follow. With --replay, -o takes a file.")
+    try_outputs(outputs, wanted.spider, settings)
     tally = EventCounts(SystemClock())
     listeners = EventHub(tally) if quiet else EventHub(tally, Warnings(err))
     done = run_async(replay(wanted.spider, settings, name=wanted.name, events=listeners, output=outputs))

@@ -57,7 +57,7 @@ def _print_spools(spools: list[SpoolView], now: float) -> None:
 
 
 def _state(one: SpoolView) -> str:
-    return "given up" if one.given_up else "in hand" if one.in_hand else "left"
+    return "given up" if one.given_up else "waiting" if one.alive else "orphaned"
 
 
 def _print_files(files: list[SpoolFiles], folder: str) -> None:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ..errors import Misconfigured, Transient
 from ..project.jobs.jobs import JobView
-from ..project.jobs.top import MINUTES, Pace, TopView, top_view
+from ..project.jobs.top import MINUTES, RecentPace, TopView, top_view
 from ..project.open import Project, is_crawled, nothing_crawled
 from ..units import distance, many, seconds_of, size, span, visible
 from .app import Output, app, open_crawled, out, run_async, settings_with
@@ -117,7 +117,7 @@ def print_top(view: TopView, name: str, console: Console, *, lines: int | None) 
 def _facts(view: TopView) -> list[tuple[str, Text]]:
     facts = _pace(view.pace) if view.pace is not None else []
     queue = view.queue
-    parts = (f"{queue.queued:,} queued", f"{queue.waiting:,} waiting", f"{queue.leased:,} in hand")
+    parts = (f"{queue.queued:,} queued", f"{queue.waiting:,} waiting", f"{queue.leased:,} in progress")
     facts.append(("queue", Text.assemble((f"{queue.open:,}", "bold"), f" open: {', '.join(parts)}", _dead(view))))
     states = ", ".join(f"{count} {state}" for state, count in view.workers_by_state.items())
     missing = "missing" in view.workers_by_state
@@ -134,7 +134,7 @@ def _facts(view: TopView) -> list[tuple[str, Text]]:
     return facts
 
 
-def _pace(pace: Pace) -> list[tuple[str, Text]]:
+def _pace(pace: RecentPace) -> list[tuple[str, Text]]:
     line = _line(pace.by_minute)
     items = f"  {pace.items_per_second:.1f} items/s  {size(int(pace.bytes_per_second))}/s"
     rate = pace.success_rate
@@ -181,11 +181,11 @@ def _print_jobs(view: TopView, console: Console, room: int) -> int:
     bar = (Column("", "cyan"),) if console.is_terminal else ()
     print_table(
         (Column("JOB", "bold"), *bar, Column("DONE", right=True), Column("OPEN", right=True),
-         Column("DEAD", right=True), Column("PAGES/S", right=True), Column("LEFT", right=True),
+         Column("DEAD", right=True), Column("PAGES/S", right=True), Column("TIME LEFT", right=True),
          Column("NOW", fold=True, spare=1)),
         [
             (job.id, *((_bar(job),) if bar else ()), _share(job), f"{job.open:,}", f"{job.dead:,}",
-             f"{job.pages_per_second:.1f}", _time_to_go(job), job.standing)
+             f"{job.pages_per_second:.1f}", _time_to_go(job), job.phase)
             for job in shown
         ],
         console=console,
@@ -228,7 +228,7 @@ def _print_sites(view: TopView, console: Console, room: int) -> int:
         )  # fmt: skip
     print_table(
         (Column("SITE", "bold"), Column("QUEUED", right=True), Column("WAITING", right=True),
-         Column("IN HAND", right=True), Column("SUCCESS", right=True), Column("WHY IT WAITS", fold=True)),
+         Column("IN PROGRESS", right=True), Column("SUCCESS", right=True), Column("WHY IT WAITS", fold=True)),
         rows,
         console=console,
     )  # fmt: skip

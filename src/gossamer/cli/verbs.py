@@ -3,8 +3,10 @@ only that verb is built, so that the command starts quickly."""
 
 from __future__ import annotations
 
+import sys
 from copy import copy
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from typer import Typer
@@ -26,9 +28,13 @@ HOMES = {
     "callbacks": "callbacks",
     "alerts": "alerts",
     "note": "notes",
+    "incident": "incidents",
+    "override": "overrides",
     "schedule": "schedule_add",  # and with it schedule.py
-    "job": "jobs",
+    "job": "job_runs",  # and with it jobs.py
     "status": "jobs",
+    "board": "boards",
+    "find": "find",
     "top": "top",
     "why": "why",
     "attempts": "why",
@@ -38,13 +44,18 @@ HOMES = {
     "routes": "routes",
     "proxies": "routes",
     "export": "export",
+    "sql": "sql",
+    "output": "outputs",
+    "forget": "forget",
     "history": "records",
     "diff": "records",
     "schemas": "records",
     "quality": "records",
     "reparse": "reparse",
+    "heal": "heal",
     "warc": "export",
     "prune": "doctor",
+    "disk": "disk",
     "migrate": "doctor",
     "move": "move",
     "backup": "backup",
@@ -74,6 +85,8 @@ GROUPS = {
     },
     "Look": {
         "status": "Where every job stands.",
+        "board": "Spiders and sites, one row each, with their last runs.",
+        "find": "Anything of the project by name, address or key.",
         "top": "Current activity of the project, live.",
         "why": "The whole story of one URL.",
         "alerts": "Alerts: list, explain, silence, test.",
@@ -85,13 +98,18 @@ GROUPS = {
         "workers": "The processes that work on the project, on all machines.",
         "scaling": "What can be fetched now, and the workers it takes.",
         "routes": "The routes learned for each site; budgets.",
-        "proxies": "The exits of proxy pools, and whether they work.",
+        "proxies": "The proxies of proxy pools, and whether they work.",
         "sessions": "Named visitors, their cookies and logins.",
-        "note": "Notes on jobs, sites and charts.",
+        "note": "Notes on jobs, sites, incidents and charts.",
+        "incident": "What is wrong, and what to do: list, show, close.",
+        "override": "Settings set by hand while workers run.",
     },
     "Data": {
         "export": "Write the records to a file: JSON Lines, CSV, Parquet.",
+        "sql": "Query the records: every item type is a table.",
+        "output": "Outputs, which follow the records: list, pause, rewind.",
         "history": "Every version of a record.",
+        "forget": "Erase records everywhere: history, raw pages, outputs.",
         "diff": "What changed between two runs.",
         "schemas": "The schemas of items over time.",
         "reparse": "Parse archived pages again, without a request.",
@@ -106,14 +124,16 @@ GROUPS = {
         "callbacks": "Callbacks of jobs: list, show, resend.",
         "spool": "Results that wait on disks: list, store, give up.",
         "prune": "Delete old attempts, raw pages and jobs.",
+        "disk": "What each store takes, and when its disk is full.",
         "backup": "Write the whole project into one file.",
         "restore": "Load a backup into an empty project.",
-        "move": "Move the project to other addresses, laptop to fleet.",
+        "move": "Move the project to other stores, laptop to fleet.",
         "migrate": "Bring the record store's tables up to date.",
     },
     "Develop": {
         "new": "Create a project with a spider, or draft a recipe.",
         "check": "Try a spider or a recipe on a page.",
+        "heal": "Learn a recipe's rules again after its site changed.",
         "save": "Save a page with a spider's results as a test.",
         "test": "Run the saved pages: are the results still the same?",
         "shell": "Try selectors on a page at a Python prompt.",
@@ -147,6 +167,21 @@ class VerbList(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:  # typer would exit with code 1
             raise ReaderLeft from None
+
+
+def load_help() -> None:
+    """Import what typer prints help with, but not the parts of rich that it uses for Markdown and tracebacks alone: our
+    help has neither, and with pygments and markdown-it they cost more than all the rest of `--help`."""
+    unused = [name for name in ("rich.markdown", "rich.traceback") if name not in sys.modules]
+    for name in unused:
+        stand_in = ModuleType(name)
+        stand_in.__getattr__ = lambda wanted: type(wanted, (), {})  # type: ignore[method-assign]
+        sys.modules[name] = stand_in
+    try:
+        import_module("typer.rich_utils")
+    finally:
+        for name in unused:
+            del sys.modules[name]
 
 
 def register(arguments: list[str]) -> None:

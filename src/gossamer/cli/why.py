@@ -104,7 +104,8 @@ def attempts_verb(
 
 
 def _print_story(story: Story, now: float) -> None:
-    heading(f"{_asked(story)}{story.jobs[0].url if story.jobs else story.url}")
+    known = story.jobs[0].url if story.jobs else ""  # none: it was erased
+    heading(f"{_asked(story)}{known or story.url}")
     print_facts([("asked with", _sent(story))])
     print_facts([("compared as", story.canonical if story.canonical != story.url else ""), ("changes", story.changes)])
     newest = sorted(story.jobs, key=lambda one: one.created_at, reverse=True)
@@ -133,9 +134,12 @@ def _print_story(story: Story, now: float) -> None:
         heading("Records", f"the first {RECORDS_SHOWN}" if story.more_records else "")
         print_table(
             (Column("TYPE", "bold"), Column("KEY"), Column("VERSION", right=True), Column("CHANGED"),
-             Column("CHECKED")),
+             Column("CHECKED"), Column("GONE", "red")),
             [
-                (record.type, record.key, record.version, moment(record.last_changed), moment(record.last_checked))
+                (
+                    record.type, record.key, record.version, moment(record.last_changed), moment(record.last_checked),
+                    f"since {moment(record.gone_since)}, by {record.job}" if record.gone_since is not None else "",
+                )
                 for record in story.records
             ],
             indent=2,
@@ -148,7 +152,7 @@ def _print_job(one: JobStory, now: float) -> None:
     origin = f"on {one.found_on}" if one.found_on else "as a seed of the crawl"
     print_facts(
         [
-            ("standing", Text(visible(one.in_words), style=STYLES.get(one.state, "cyan"))),
+            ("state", Text(visible(one.in_words), style=STYLES.get(one.state, "cyan"))),
             ("since", moment(one.changed_at, now)),
             ("found", f"{moment(one.created_at)}, {origin}, depth {one.depth}, priority {one.priority}"),
             ("parsed by", one.kind),

@@ -62,7 +62,7 @@ class Voice:
 
     def listeners(self) -> EventHub:
         if self._log is not None:
-            self._hearing.enter_context(self._log.hearing_spiders())
+            self._hearing.enter_context(self._log.hearing())
             return EventHub(self._log)
         if not self._shows:
             return EventHub(Alarms(err))
@@ -88,7 +88,10 @@ class Voice:
                 else:
                     self._say(f"working on {event.job}")
             case events.JobEnded():
-                self._say(f"{event.job} ended: {event.outcome or event.ending}")
+                did = f" (records: {event.records})" if event.records else ""
+                self._say(f"{event.job} ended: {event.outcome or event.ending}{did}")
+            case events.JobWaits():
+                self._say(event.message, "dim")
             case events.JobLeft():
                 self._say(f"{event.job} ended: {event.ending}")
             case events.JobPaused():
@@ -98,22 +101,29 @@ class Voice:
         err.print(Text(f"{self._before}{visible(words)}", style=style))
 
     def tell(self, words: str) -> None:
-        """Print a line of the supervisor."""
+        """Print what happens to the process or its stores, also with --quiet."""
         if self._log is not None:
             self._log.emit(events.Trouble(at=self._clock.now(), stage="supervisor", message=words))
-        elif self._shows:
+        else:
             err.print(Text(words, style="yellow"))
+
+    def say(self, words: str) -> None:
+        """Print what a person may like to know; not with --quiet, and not as a log."""
+        if self._shows:
+            err.print(words, markup=False, highlight=False)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Log a summary. The exit code for wrong settings tells a supervisor not to restart the process."""
+        """Say that it ends, or log a summary. The exit code for wrong settings tells a supervisor not to restart it."""
         from ..project.workers.service import EXIT_MISCONFIGURED
 
         try:
             if self._supervised and isinstance(error, Misconfigured):
                 fail(str(error), EXIT_MISCONFIGURED)
+            if error is None and self._shows and not self._supervised:
+                self._say("Ended.", "dim")
         finally:
             if self._log is not None:
                 self._hearing.close()
@@ -148,7 +158,7 @@ class SchedulerVoice(Voice):
                 self._say(f"{event.schedule}: {moment(event.due)} is skipped because {why}")
             case events.AlertChanged():
                 whom = f" for {event.subject}" if event.subject else ""
-                what = "fires" if event.state == "firing" else "is resolved"
+                what = "fires" if event.state == "firing" else f"is {event.state}"
                 style = "yellow" if event.state == "firing" else "green"
                 self._say(f"alert {event.alert} {what}{whom}: {event.message}", style)
             case events.ScheduleFailed():
@@ -186,7 +196,7 @@ def worker_verb(
     if processes == 1:
         welcome = partial(voice.welcome, f"Worker {os.getpid()} serves all jobs of", FINISHES)
         with voice:
-            drained = run_async(
+            ended = run_async(
                 service.run_worker(
                     settings,
                     voice.listeners(),
@@ -198,8 +208,8 @@ def worker_verb(
                     health_at=health_at,
                 )
             )
-        if drained and pulse is not None:
-            raise typer.Exit(service.EXIT_DRAINED)
+        if ended == service.EXIT_RESTARTS or (ended and pulse is not None):
+            raise typer.Exit(ended)
         return
     command = [*COMMAND, "worker", *_flags(concurrency=concurrency, quiet=quiet, json_logs=json_logs)]
     command += ["--routes", routes] if routes is not None else []
@@ -207,17 +217,25 @@ def worker_verb(
     welcome = partial(voice.welcome, f"{processes} workers serve all jobs of", FINISHES)
     supervisor = run_async(
         service.supervised_workers(
-            settings, command, processes, welcome=welcome, tell=voice.tell, until_idle=until_idle, health_at=health_at
+            settings,
+            command,
+            processes,
+            welcome=welcome,
+            tell=voice.tell,
+            until_idle=until_idle,
+            health_at=health_at,
+            output=[*COMMAND, "output", "run", "--quiet"],
         )
     )
     if code := supervisor.run():
         raise typer.Exit(code)
 
 
-def _flags(*, quiet: bool, json_logs: bool, concurrency: int | None = None) -> list[str]:
+def _flags(*, quiet: bool, json_logs: bool, concurrency: int | None = None, port: int | None = None) -> list[str]:
     """The flags that a supervisor passes to its children."""
-    flags = [flag for flag, wanted in (("--quiet", quiet), ("--json-logs", json_logs)) if wanted]
-    return flags if concurrency is None else ["--concurrency", str(concurrency), *flags]
+    numbers = (("--concurrency", concurrency), ("--port", port))
+    given = [word for flag, number in numbers if number is not None for word in (flag, str(number))]
+    return given + [flag for flag, wanted in (("--quiet", quiet), ("--json-logs", json_logs)) if wanted]
 
 
 # -- scheduler -----------------------------------------------------------------------------------------------------
@@ -248,6 +266,7 @@ def up_verb(
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each worker.")] = None,
     no_server: Annotated[bool, typer.Option("--no-server", help="Run no HTTP server.")] = False,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port of the HTTP server.")] = None,
     metrics_port: MetricsPortOption = None,
     quiet: QuietOption = False,
     json_logs: JsonLogsOption = False,
@@ -255,7 +274,7 @@ def up_verb(
     """Run a scheduler, workers and the HTTP server until Ctrl-C. A process that dies is replaced."""
     from ..project.workers import service
 
-    settings = settings_with(**{"crawl.concurrency": concurrency})
+    settings = settings_with(**{"crawl.concurrency": concurrency, "server.port": port})
     bounds = bounds_of(autoscale) if autoscale is not None else None
     health_at = service.health_address(metrics_port) if metrics_port is not None else None
     if bounds is not None and health_at is not None:
@@ -263,14 +282,15 @@ def up_verb(
     voice = Voice(quiet=quiet, json_logs=json_logs)
     scheduler = [*COMMAND, "scheduler", *_flags(quiet=quiet, json_logs=json_logs)]
     worker = [*COMMAND, "worker", *_flags(concurrency=concurrency, quiet=quiet, json_logs=json_logs)]
-    door = [*COMMAND, "serve", *_flags(quiet=quiet, json_logs=json_logs)] if not no_server else None
+    door = [*COMMAND, "serve", *_flags(port=port, quiet=quiet, json_logs=json_logs)] if not no_server else None
     if door is not None and find_spec("uvicorn") is None:
         door = None
         voice.tell("Running without the HTTP server: install it with pip install 'gossamer[server]'.")
 
     def welcome(project: Project, has_schedules: bool) -> None:
         crew = many(workers, "worker") if bounds is None else f"{bounds.least} to {many(bounds.most, 'worker')}"
-        voice.welcome(f"A scheduler and {crew} for", FINISHES, project)
+        parts = f"A scheduler, {crew} and the HTTP server" if door is not None else f"A scheduler and {crew}"
+        voice.welcome(f"{parts} for", FINISHES, project)
         if not has_schedules and not quiet and not json_logs:
             err.print("There is no schedule yet. Add one with `gossamer schedule add`, even while this runs.")
 
@@ -281,6 +301,7 @@ def up_verb(
             worker,
             workers if bounds is None else None,
             server=door,
+            output=[*COMMAND, "output", "run", "--quiet"],
             health_at=health_at,
             welcome=welcome,
             tell=voice.tell,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -14,27 +15,31 @@ from ..project.workers.workers import (
     ARCHIVE_FULL,
     BEAT_SECONDS,
     CLOCK_OFF_SECONDS,
+    FATES,
     MISSING_SECONDS,
+    ONE_PACE,
     SET_ASIDE,
     SchedulerView,
     WorkerView,
     clock_in_words,
     drain_worker,
+    forget_worker,
     leading_scheduler,
     list_workers,
+    without_pages,
 )
 from ..units import distance, many, size, visible
 from .app import app, ask, err, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table
 from .options import JsonOption
 
-workers_app = typer.Typer(help="The processes that work on the project, on all machines: list, drain.")
+workers_app = typer.Typer(help="The processes that work on the project, on all machines: list, drain, restart.")
 app.add_typer(workers_app, name="workers")
 
 
 @workers_app.callback(invoke_without_command=True)
 def workers_verb(context: typer.Context, as_json: JsonOption = False) -> None:
-    """The processes that work on the project, on all machines: list, drain."""
+    """The processes that work on the project, on all machines: list, drain, restart."""
     if context.invoked_subcommand is None:
         list_verb(as_json)
 
@@ -50,6 +55,32 @@ def drain_verb(
         print_json(asked)
     else:
         out.print(Text(f"{visible(asked.name)} was asked to drain; it will notice within {BEAT_SECONDS:.0f} s."))
+
+
+@workers_app.command("restart")
+def restart_verb(
+    worker: Annotated[str, typer.Argument(help="HOST/PID from `gossamer workers`, or PID if it is unique.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Let a worker on any machine finish its pages in flight; another one starts in its place."""
+    asked = ask(lambda project: drain_worker(project, worker, restart=True))
+    if as_json:
+        print_json(asked)
+    else:
+        out.print(Text(f"{visible(asked.name)} was asked to restart; it will notice within {BEAT_SECONDS:.0f} s."))
+
+
+@workers_app.command("forget")
+def forget_verb(
+    worker: Annotated[str, typer.Argument(help="The whole name of a missing worker: gossamer workers --json.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Take a worker off the list that is gone for good. Alerts do not miss it any more."""
+    gone = ask(lambda project: forget_worker(project, worker))
+    if as_json:
+        print_json(gone)
+    else:
+        out.print(Text(f"{visible(gone.name)} is forgotten."))
 
 
 @workers_app.command("list")
@@ -72,7 +103,7 @@ def list_verb(as_json: JsonOption = False) -> None:
         _print_workers(workers, now)
     else:
         out.print("No workers. `gossamer worker` starts one; a running `gossamer crawl` counts as well.")
-    for left in (one for one in spools if not one.in_hand and not one.given_up):
+    for left in (one for one in spools if not one.alive and not one.given_up):
         words = f"{many(left.results, 'result')} wait on {left.host}, and no worker runs there: gossamer spool"
         err.print(Text(visible(words), style="yellow"))
     if scheduler is not None and (words := _scheduler_words(scheduler)):
@@ -82,7 +113,7 @@ def list_verb(as_json: JsonOption = False) -> None:
 def _scheduler_words(scheduler: SchedulerView) -> str:
     if scheduler.host is not None:
         return f"A scheduler leads on {scheduler.host}, process {scheduler.pid}."
-    return "No scheduler is running; start `gossamer up`." if scheduler.needed else ""
+    return "No scheduler is running: start `gossamer up`, or wait until it has started." if scheduler.needed else ""
 
 
 def _print_workers(workers: list[WorkerView], now: float) -> None:
@@ -92,15 +123,24 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
          Column("MEMORY", right=True), Column("WAITING", right=True, spare=True), Column("STARTED", spare=True),
          Column("LAST SEEN"), Column("VERSION", spare=True)),
         [
-            (worker.host, worker.pid, "missing" if worker.missing else worker.state, worker.job,
+            (worker.host, worker.pid, worker.fate or worker.state, worker.job,
              number(worker.in_flight), number(worker.done), f"{worker.cpu:.0%}", size(worker.memory),
              number(worker.waiting), distance(worker.started_at, now), distance(worker.seen_at, now), worker.version)
             for worker in workers
         ],
     )  # fmt: skip
-    missing = sum(worker.missing for worker in workers)
-    if missing:
+    fates = Counter(worker.fate for worker in workers)
+    if dead := fates["dead"]:
+        words = f"{many(dead, 'worker is', 'workers are')} dead. Pages in flight go back to the queue by themselves."
+        err.print(Text(words, "yellow"))
+    if missing := fates.total() - fates[""] - dead:
         err.print(Text(f"{many(missing, 'worker')} sent no heartbeat for {MISSING_SECONDS:.0f} s.", "yellow"))
+    for worker in without_pages(workers):
+        words = f"{worker.host}/{worker.pid} has no page of {worker.job}: other workers have them. {ONE_PACE}"
+        err.print(Text(visible(words), "dim"))
+    for worker in workers:
+        if worker.fate == "frozen":
+            err.print(Text(f"{visible(worker.host)}/{worker.pid} {FATES['frozen']}", "yellow"))
     if any(worker.state == "spool full" and not worker.missing for worker in workers):
         err.print(Text("A spool is full: that worker fetches nothing until its results can be stored.", "yellow"))
     if any(worker.state == "archive full" and not worker.missing for worker in workers):

@@ -21,7 +21,7 @@ REVISION_LENGTH = timedelta(days=7)
 MANY_NAMED = "TEX-014"  # the ware whose URL has parameters, so that it can be written in several ways
 
 
-class Availability(StrEnum):
+class StockState(StrEnum):
     """The shop's own words; JSON-LD puts `https://schema.org/` before them."""
 
     IN_STOCK = "InStock"
@@ -61,7 +61,7 @@ class Ware(msgspec.Struct, frozen=True, kw_only=True):
     brand: str
     price: Decimal | None
     old_price: Decimal | None
-    availability: Availability
+    availability: StockState
     rating: Decimal | None
     reviews: int
     voices: tuple[Review, ...]
@@ -185,7 +185,7 @@ def _ware(category: Category, n: int, revision: int) -> Ware:
     name = f"{colour} {material} {noun}"
     price: Decimal | None = _price(chance, category.cheapest, category.dearest)
     old_price = _cents(price * Decimal("1.25")) if price and chance.random() < 0.15 else None
-    availability = chance.choices(tuple(Availability), weights=(88, 9, 3))[0]
+    availability = chance.choices(tuple(StockState), weights=(88, 9, 3))[0]
     if n == 37:
         price, old_price = None, None
     reviews = 0 if n % 17 == 11 else chance.randint(1, 260)
@@ -206,8 +206,8 @@ def _ware(category: Category, n: int, revision: int) -> Ware:
 
 
 def _drift(
-    sku: str, price: Decimal | None, old_price: Decimal | None, availability: Availability, revision: int
-) -> tuple[Decimal | None, Decimal | None, Availability, datetime]:
+    sku: str, price: Decimal | None, old_price: Decimal | None, availability: StockState, revision: int
+) -> tuple[Decimal | None, Decimal | None, StockState, datetime]:
     """What later revisions changed about a ware: each time about one price in eight and one shelf in twenty."""
     updated = OPENING_DAY + timedelta(minutes=Random(f"{sku}/listed").randrange(60 * 24))
     for step in range(2, revision + 1):
@@ -217,8 +217,8 @@ def _drift(
             factor = Decimal(chance.choice(("0.80", "0.90", "0.95", "1.05", "1.10")))
             old_price, price, changed = (price if factor < 1 else None), _cents(price * factor), True
         if chance.random() < 0.05:
-            full = availability is not Availability.IN_STOCK
-            availability = Availability.IN_STOCK if full else Availability.OUT_OF_STOCK
+            full = availability is not StockState.IN_STOCK
+            availability = StockState.IN_STOCK if full else StockState.OUT_OF_STOCK
             changed = True
         if changed:
             updated = OPENING_DAY + (step - 1) * REVISION_LENGTH
@@ -235,7 +235,7 @@ def _last_piece(n: int) -> Ware:
     return Ware(
         sku=sku, slug=f"{_slug(name)}-{sku.lower()}", name=name, noun=category.nouns[n], colour=COLOURS[n],
         category=category.slug, brand=BRANDS[n], price=price, old_price=_cents(price * 2),
-        availability=Availability.IN_STOCK, rating=None, reviews=0, voices=(), updated=OPENING_DAY,
+        availability=StockState.IN_STOCK, rating=None, reviews=0, voices=(), updated=OPENING_DAY,
         text="One left, with a small flaw that you will have to look for.", seed=chance.randrange(1 << 30),
     )  # fmt: skip
 

@@ -11,13 +11,13 @@ from decimal import Decimal
 from html import escape
 from xml.sax.saxutils import escape as xml_escape
 
-from .catalogue import CATEGORIES, CURRENCY, Availability, Catalogue, Category, Ware
+from .catalogue import CATEGORIES, CURRENCY, Catalogue, Category, StockState, Ware
 
 PER_PAGE = 20
 SHELF_WORDS = {
-    Availability.IN_STOCK: "In stock",
-    Availability.OUT_OF_STOCK: "Sold out",
-    Availability.PRE_ORDER: "Pre-order",
+    StockState.IN_STOCK: "In stock",
+    StockState.OUT_OF_STOCK: "Sold out",
+    StockState.PRE_ORDER: "Pre-order",
 }
 
 
@@ -46,7 +46,7 @@ def front(catalogue: Catalogue, *, outlet_url: str, seen_in: Sequence[str]) -> s
     press = " · ".join(
         f'<a href="{escape(href)}">{escape(paper)}</a>' for paper, href in zip(papers, seen_in, strict=True)
     )
-    return _page(
+    return page(
         "Things for a quiet house",
         f"""<section class="hero"><h1>Things for a quiet house</h1>
 <p>{len(catalogue.wares)} well-made objects, spun together by a very small shop.</p>
@@ -67,7 +67,7 @@ def listing(
     if gone:
         rows = "".join(f'<li><a href="{href}">{escape(name)}</a></li>' for name, href in gone)
         discontinued = f'<section class="gone"><h2>No longer made</h2><ul>{rows}</ul></section>'
-    return _page(
+    return page(
         f"{title}, page {number}" if number > 1 else title,
         f"""<header class="head"><h1>{escape(title)}</h1><p>{escape(blurb)}</p>
 <p class="count">{len(wares)} things, page {number} of {last}</p></header>
@@ -90,7 +90,7 @@ def product(ware: Ware, category: Category, beside: Iterable[Ware]) -> str:
     )
     cards = "".join(_card(other) for other in beside)
     more = f'<section class="more"><h2>Goes well with</h2><ol class="shelf">{cards}</ol></section>' if cards else ""
-    return _page(
+    return page(
         ware.name,
         f"""<nav class="crumbs"><a href="/">Home</a> › <a href="/category/{category.slug}">{category.name}</a></nav>
 <article class="product">{_picture(ware)}
@@ -106,9 +106,25 @@ def product(ware: Ware, category: Category, beside: Iterable[Ware]) -> str:
     )
 
 
+def redesigned_product(ware: Ware, category: Category, beside: Iterable[Ware]) -> str:
+    """The same product after a redesign: other names, other markup, other notations, nothing for machines."""
+    amount = f"{ware.price:,.2f} EUR" if ware.price is not None else "Ask us"
+    before = f"<del>{ware.old_price:,.2f} EUR</del> " if ware.old_price else ""
+    score = f"<li>Score: {ware.rating} out of 5 from {ware.reviews} people</li>" if ware.rating is not None else ""
+    cards = "".join(_card(other) for other in beside)
+    return page(
+        ware.name,
+        f"""<main class="pdp">{_picture(ware)}<h2 class="pdp-head">{escape(ware.name)}</h2>
+<div class="pdp-buy">{before}<strong>{amount}</strong><em>{SHELF_WORDS[ware.availability]}</em></div>
+<ul class="pdp-facts"><li>Maker: {escape(ware.brand)}</li><li>Item no.: {ware.sku}</li>{score}
+<li>Colour: {ware.colour}</li></ul><div class="pdp-story">{escape(ware.text)}</div>
+<ol class="shelf">{cards}</ol></main>""",
+    )
+
+
 def broken_product(category: Category) -> str:
     """A product page that lost its product: no name, no price, no article number, no JSON-LD, and still a 200."""
-    return _page(
+    return page(
         "…",
         f"""<nav class="crumbs"><a href="/">Home</a> › <a href="/category/{category.slug}">{category.name}</a></nav>
 <article class="product"><div class="skeleton"></div><div class="facts"><p class="skeleton line"></p>
@@ -117,7 +133,7 @@ def broken_product(category: Category) -> str:
 
 
 def outlet_front(wares: Sequence[Ware], *, shop_url: str) -> str:
-    return _page(
+    return page(
         "Outlet",
         f"""<header class="head"><h1>The outlet</h1>
 <p>Single pieces. Please take your time: one page a second is plenty.</p></header>
@@ -128,7 +144,7 @@ def outlet_front(wares: Sequence[Ware], *, shop_url: str) -> str:
 
 
 def outlet_product(ware: Ware) -> str:
-    return _page(
+    return page(
         ware.name,
         f"""<nav class="crumbs"><a href="/">Outlet</a></nav><article class="product">{_picture(ware)}
 <div class="facts"><p class="brand">{escape(ware.brand)}</p><h1 class="title">{escape(ware.name)}</h1>
@@ -140,9 +156,9 @@ def outlet_product(ware: Ware) -> str:
     )
 
 
-def notice(title: str, text: str) -> str:
-    """A page with only a message: the cart, the staff door, an error."""
-    return _page(title, f'<section class="hero"><h1>{escape(title)}</h1><p>{escape(text)}</p></section>')
+def notice(title: str, text: str, more: str = "") -> str:
+    """A page with only a message: the cart, the staff door, an error. `more` is markup below it."""
+    return page(title, f'<section class="hero"><h1>{escape(title)}</h1><p>{escape(text)}</p>{more}</section>')
 
 
 def sitemap(entries: Iterable[tuple[str, str]]) -> str:
@@ -182,7 +198,7 @@ def _stars(rating: float) -> str:
 
 
 def _card(ware: Ware) -> str:
-    sold_out = "" if ware.availability is Availability.IN_STOCK else " off"
+    sold_out = "" if ware.availability is StockState.IN_STOCK else " off"
     return (
         f'<li class="card{sold_out}"><a href="{escape(ware.href)}">{_picture(ware)}<h3>{escape(ware.name)}</h3></a>'
         f'<p class="cost">{_cost(ware)}</p></li>'
@@ -226,7 +242,8 @@ def _json_ld(ware: Ware) -> str:
     return json.dumps(data, ensure_ascii=False).replace("</", "<\\/")
 
 
-def _page(title: str, body: str, *, head: str = "", outlet: bool = False) -> str:
+def page(title: str, body: str, *, head: str = "", outlet: bool = False) -> str:
+    """A whole page of the shop around this body."""
     name = "Orb & Loom Outlet" if outlet else "Orb & Loom"
     menu = "".join(f'<a href="/category/{category.slug}">{category.name}</a>' for category in CATEGORIES)
     top = "" if outlet else f'<nav class="menu">{menu}<a class="cart" rel="nofollow" href="/cart">Cart</a></nav>'

@@ -12,6 +12,7 @@
 | one ware under three URLs | the press links on the home page |
 | a product page without its product | `BROKEN` |
 | ETag and Last-Modified on every page, 304 when nothing changed | everywhere |
+| a login, JSON, a feed, pictures, a page that a script makes | corners.py |
 
 Failures are remembered per shop, so a newly opened shop breaks everything again.
 """
@@ -34,6 +35,7 @@ from ..clock import Clock, SystemClock
 from ..errors import Misconfigured
 from . import pages
 from .catalogue import CATEGORIES, MANY_NAMED, OPENING_DAY, Catalogue, Ware, category_of, newest
+from .corners import Corners
 
 SHOP_HOST = "shop.localhost"
 OUTLET_HOST = "outlet.localhost"
@@ -64,8 +66,9 @@ Disallow: /admin/
 class Shop:
     """The site behind one port: what it sells, how it responds. Made by `open_shop`, which serves it."""
 
-    def __init__(self, port: int, *, revision: int = 1, clock: Clock | None = None) -> None:
+    def __init__(self, port: int, *, revision: int = 1, redesigned: bool = False, clock: Clock | None = None) -> None:
         self.port = port
+        self._product_page = pages.redesigned_product if redesigned else pages.product
         self.catalogue = Catalogue(revision)
         self._clock = clock or SystemClock()
         self._failures: Counter[str] = Counter()  # path -> failures so far; only for the wares named above
@@ -110,6 +113,7 @@ class Shop:
                 web.get("/robots.txt", self._robots),
                 web.get("/sitemap.xml", self._sitemap),
                 web.get("/shop.css", self._stylesheet),
+                *Corners(self.catalogue, self.url).routes(),
             ]
         )
         return shop
@@ -148,7 +152,7 @@ class Shop:
         if ware.sku == BROKEN:
             return _conditional(request, pages.broken_product(category), OPENING_DAY)
         beside = self.catalogue.beside(ware)
-        return _conditional(request, pages.product(ware, category, beside), newest((ware, *beside)))
+        return _conditional(request, self._product_page(ware, category, beside), newest((ware, *beside)))
 
     async def _search(self, request: web.Request) -> web.Response:
         """A category, as the shop's own scripts request it: {"category": "garden", "page": 1}."""
@@ -211,15 +215,19 @@ class Shop:
 
 
 @asynccontextmanager
-async def open_shop(*, port: int = 0, revision: int = 1, clock: Clock | None = None) -> AsyncIterator[Shop]:
-    """Serve the shop on 127.0.0.1 until the block ends. Port 0 takes any free one; `shop.url` says which.
+async def open_shop(
+    *, port: int | None = 0, revision: int = 1, redesigned: bool = False, clock: Clock | None = None
+) -> AsyncIterator[Shop]:
+    """Serve the shop on 127.0.0.1 until the block ends. Port 0 takes any free one, and None the usual one, or
+    a free one where that is taken; `shop.url` says which. With `redesigned`, its product pages have another layout,
+    without JSON-LD.
 
     Raises Misconfigured if the port cannot be opened, or the revision does not exist.
     """
     if revision < 1:
         raise Misconfigured(f"Revision {revision} of the demo shop does not exist; the first one is 1.")
     with _listen(port) as listener:
-        shop = Shop(listener.getsockname()[1], revision=revision, clock=clock)
+        shop = Shop(listener.getsockname()[1], revision=revision, redesigned=redesigned, clock=clock)
         # A crawler that is gone must not keep the shop open: the slow page is cut off after a moment.
         runner = web.AppRunner(shop.application(), access_log=None, shutdown_timeout=0.5)
         await runner.setup()
@@ -230,13 +238,15 @@ async def open_shop(*, port: int = 0, revision: int = 1, clock: Clock | None = N
             await runner.cleanup()
 
 
-def _listen(port: int) -> socket.socket:
+def _listen(port: int | None) -> socket.socket:
     try:
-        return socket.create_server(("127.0.0.1", port), backlog=1024)
+        return socket.create_server(("127.0.0.1", USUAL_PORT if port is None else port), backlog=1024)
     except (OSError, OverflowError) as error:
         taken = getattr(error, "errno", None) == errno.EADDRINUSE
+        if taken and port is None:
+            return _listen(0)
         why = "is already in use" if taken else f"cannot be opened ({error})"
-        raise Misconfigured(f"Port {port} {why}. Choose another, or 0 for any free one.") from error
+        raise Misconfigured(f"Port {port} {why}. Choose another with --port, or any free one with --port 0.") from error
 
 
 def _page_number(request: web.Request, count: int) -> int:

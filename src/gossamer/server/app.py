@@ -13,10 +13,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
+from ..compat.firecrawl import routes as firecrawl_routes
+from ..compat.firecrawl.watch import JobWatch
+from ..compat.scrapyd import routes as scrapyd_routes
+from ..compat.scrapyd.pages import PAGES as SCRAPYD_PAGES
+from ..compat.scrapyd.pages import BasicRoute
+from ..project import overrides, search
 from ..project.access.keys import Token
-from ..project.jobs import notes
+from ..project.alerts import incidents
+from ..project.boards import boards
+from ..project.jobs import compare, notes, run_log
 from ..project.open import Project
+from ..project.outputs import outputs
 from ..project.pages.results import PageReader
+from ..project.records import forget
+from ..project.spiders import healing
+from ..project.upkeep import disk
 from . import (
     alert_routes,
     callback_routes,
@@ -32,11 +44,8 @@ from . import (
 )
 from .answers import ApiError
 from .door import Door, DoorApp
-from .endpoint import PUBLIC, Call, Endpoint, Reply
-from .firecrawl import routes as firecrawl_routes
-from .firecrawl.watch import JobWatch
+from .endpoint import PUBLIC, Call, Endpoint, Reply, endpoint_of
 from .openapi import document
-from .operations import endpoint_of
 from .ui.site import Dashboard
 from .ui.views import ACTIONS, DOWNLOADS, VIEWS
 
@@ -55,7 +64,17 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *site_routes.ENDPOINTS,
     *project_routes.ENDPOINTS,
     *key_routes.ENDPOINTS,
+    *map(endpoint_of, boards.OPERATIONS),
+    endpoint_of(search.SEARCH),
+    endpoint_of(run_log.LOG),
+    endpoint_of(compare.COMPARE),
     *map(endpoint_of, notes.OPERATIONS),
+    *map(endpoint_of, incidents.OPERATIONS),
+    *map(endpoint_of, healing.OPERATIONS),
+    *map(endpoint_of, outputs.OPERATIONS),
+    *map(endpoint_of, overrides.OPERATIONS),
+    *map(endpoint_of, disk.OPERATIONS),
+    *map(endpoint_of, forget.OPERATIONS),
 )
 log = logging.getLogger("gossamer.server")
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
@@ -78,7 +97,18 @@ def make_app(
     door = Door(project, pages, hosts=names, token=token)
     routes: list[BaseRoute] = [
         Route(path, DoorApp(door, partial(door.serve, endpoint)), methods=[endpoint.method])
-        for endpoint in (*ENDPOINTS, OPENAPI, *firecrawl_routes.ENDPOINTS, *firecrawl_routes.UNDONE)
+        for endpoint in (
+            *ENDPOINTS,
+            OPENAPI,
+            *firecrawl_routes.ENDPOINTS,
+            *firecrawl_routes.UNDONE,
+            *scrapyd_routes.ENDPOINTS,
+        )
+        for path in (endpoint.path, *endpoint.aliases)
+    ]
+    routes += [
+        BasicRoute(path, DoorApp(door, partial(door.serve, endpoint)), methods=[endpoint.method])
+        for endpoint in SCRAPYD_PAGES
         for path in (endpoint.path, *endpoint.aliases)
     ]
     watch = JobWatch(door, project, pages)
@@ -90,7 +120,9 @@ def make_app(
     mcp = _mcp_app(door, project, pages)
     if mcp is not None:
         routes.append(Route("/mcp", mcp, methods=["GET", "POST", "DELETE"]))
-    dashboard = Dashboard(project, pages, door, views=VIEWS, actions=ACTIONS, downloads=DOWNLOADS)
+    dashboard = Dashboard(
+        project, pages, door, views=VIEWS, actions=ACTIONS, downloads=DOWNLOADS, api=lambda: document(ENDPOINTS)
+    )
     app = Starlette(
         routes=[*routes, *dashboard.routes()],
         exception_handlers={404: _refusing(door, _missing), 405: _refusing(door, _wrong_method)},
@@ -127,7 +159,7 @@ def _refusing(door: Door, refusal: Callable[[Exception], ApiError]) -> Handler:
 
 
 def _missing(error: Exception) -> ApiError:
-    return ApiError(404, "not_found", "There is nothing at this address. /openapi.json lists every endpoint.")
+    return ApiError(404, "not_found", "There is nothing at this URL. /openapi.json lists every endpoint.")
 
 
 def _wrong_method(error: Exception) -> ApiError:

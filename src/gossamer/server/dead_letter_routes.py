@@ -35,6 +35,7 @@ class LettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     job: str | None = None
     reason: str | None = None
     domain: str | None = None
+    group: Annotated[str, Meta(max_length=100)] | None = None  # `key` of a group of `failures`
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     after: Annotated[str, Meta(max_length=500)] | None = None  # `next` of the page before
 
@@ -53,6 +54,7 @@ class LettersRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     job: str | None = None
     reason: str | None = None
     domain: str | None = None
+    group: Annotated[str, Meta(max_length=100)] | None = None
     all: bool = False
     dry_run: bool = False
 
@@ -66,7 +68,7 @@ class ReplayRequest(LettersRequest, frozen=True, kw_only=True, forbid_unknown_fi
 class LettersDone(msgspec.Struct, frozen=True, kw_only=True):
     """How many letters were selected and, unless it was a dry run, how many were replayed or purged."""
 
-    letters: int
+    dead_letters: int
     dry_run: bool
     replayed: Replayed | None = None
 
@@ -74,7 +76,7 @@ class LettersDone(msgspec.Struct, frozen=True, kw_only=True):
 async def listed(call: Call) -> Reply:
     query = call.of(LettersQuery)
     await _check_job(call, query.job, to_change=False)
-    choice = DeadLetterChoice(job=query.job, reason=query.reason, domain=query.domain)
+    choice = DeadLetterChoice(job=query.job, reason=query.reason, domain=query.domain, group=query.group)
     return Reply(value=await list_letters(call.project, choice, limit=query.limit, after=query.after))
 
 
@@ -108,7 +110,7 @@ async def replay(call: Call) -> Reply:
     wanted = call.of(ReplayRequest)
     choice, count = await _chosen(call, wanted)
     done = None if wanted.dry_run else await replay_letters(call.project, choice, fetch=wanted.fetch)
-    value = LettersDone(letters=count, dry_run=wanted.dry_run, replayed=done)
+    value = LettersDone(dead_letters=count, dry_run=wanted.dry_run, replayed=done)
     return Reply(value=value, target=wanted.job or wanted.target or "")
 
 
@@ -117,15 +119,19 @@ async def purge(call: Call) -> Reply:
     choice, count = await _chosen(call, wanted)
     if not wanted.dry_run:
         count = await purge_letters(call.project, choice)
-    return Reply(value=LettersDone(letters=count, dry_run=wanted.dry_run), target=wanted.job or wanted.target or "")
+    return Reply(
+        value=LettersDone(dead_letters=count, dry_run=wanted.dry_run), target=wanted.job or wanted.target or ""
+    )
 
 
 async def _chosen(call: Call, wanted: LettersRequest) -> tuple[DeadLetterChoice, int]:
     """The filter, and how many letters it selects. Raises ApiError."""
     await _check_job(call, wanted.job, to_change=True)
-    choice = DeadLetterChoice(target=wanted.target, job=wanted.job, reason=wanted.reason, domain=wanted.domain)
+    choice = DeadLetterChoice(
+        target=wanted.target, job=wanted.job, reason=wanted.reason, domain=wanted.domain, group=wanted.group
+    )
     if choice == DeadLetterChoice() and not wanted.all:
-        raise ApiError(422, "invalid", "Say which letters: target, job, reason, domain, or all.")
+        raise ApiError(422, "invalid", "Say which dead letters: target, job, reason, domain, group, or all.")
     return choice, await count_letters(call.project, choice)
 
 
@@ -134,7 +140,7 @@ async def _check_job(call: Call, job: str | None, *, to_change: bool) -> None:
         if await job_for(call.project, call.caller, job, to_change=to_change) is None:
             raise not_found("job of that id")
     elif not call.caller.is_admin:
-        raise ApiError(403, "scope", "Name one of your jobs: the letters of all jobs need the scope admin.")
+        raise ApiError(403, "scope", "Name one of your jobs: the dead letters of all jobs need the scope admin.")
 
 
 ENDPOINTS = (
@@ -151,7 +157,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/dead-letters/show",
         scope=JOBS,
-        summary="A letter with every attempt",
+        summary="A dead letter with every attempt",
         handler=show,
         query=LetterQuery,
         gives=list[DeadLetterDetail],
@@ -160,7 +166,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/dead-letters/raw",
         scope=JOBS,
-        summary="The raw page of a letter, as a file",
+        summary="The raw page of a dead letter, as a file",
         handler=raw,
         query=LetterQuery,
         media="application/octet-stream",
@@ -169,7 +175,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/dead-letters/replay",
         scope=JOBS,
-        summary="Try letters again",
+        summary="Try dead letters again",
         handler=replay,
         body=ReplayRequest,
         gives=LettersDone,
@@ -179,7 +185,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/dead-letters/purge",
         scope=JOBS,
-        summary="Forget letters for good",
+        summary="Delete dead letters for good",
         handler=purge,
         body=LettersRequest,
         gives=LettersDone,

@@ -1,7 +1,7 @@
 """The door: every request passes here, in this order.
 
     1. host       the Host header must name this server, so that no web page reaches it by DNS rebinding
-    2. key        who is calling: `x-api-key` or `Authorization: Bearer`
+    2. key        who is calling: `x-api-key` or `Authorization: Bearer` (at Scrapyd's addresses: basic, too)
     3. rate       the key's rate and its requests under way, both counted in this process
     4. scope      the key must have the scope of the endpoint
     5. parsing    parameters and body, bounded and strict
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import re
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -91,13 +92,19 @@ class Door:
 
     async def _serve(self, endpoint: Endpoint, request: Request) -> Response:
         self.check_host(request)
-        caller = NOBODY if endpoint.scope == PUBLIC else await self._caller(request)
+        if endpoint.basic:
+            self._check_origin(request)  # browsers send such credentials with the requests of any page
+        key = _basic_key(request) if endpoint.basic else ""
+        caller = NOBODY if endpoint.scope == PUBLIC else await self._caller(request, key)
         if caller is not NOBODY:
             self.count(request, caller)  # first of all: refused requests count against the rate, too
         if not endpoint.is_open_to(caller):
             if endpoint.writes:
                 await self.note(request, caller, "", 403)
             raise ApiError(403, "scope", f"Your key lacks the scope {endpoint.scope!r}. Ask for a key that has it.")
+        if endpoint.writes and (words := caller.refusal(for_admins=endpoint.for_admins)):
+            await self.note(request, caller, "", 403)
+            raise ApiError(403, "role", words)
         query = parse_query(request, endpoint.query)
         if not endpoint.writes:
             return self._response(await endpoint.handler(self._call(request, caller, query, None)))
@@ -105,6 +112,8 @@ class Door:
         body = None
         if endpoint.body is not None and (content or not endpoint.body_optional):
             body = parse_body(content, endpoint.body, request.headers.get("content-type", ""))
+        if endpoint.reads is not None:
+            body = endpoint.reads(content, request.headers.get("content-type", ""))
         name = self._repeat_name(request)
         call = msgspec.structs.replace(self._call(request, caller, query, body), repeat_name=name)
         write = self._write(endpoint, call) if name is None else self._write_once(endpoint, call, name, content)
@@ -337,6 +346,18 @@ class DoorApp:
             await self._door.answer(request, send, answer)
         finally:
             self._door.leave(request)
+
+
+def _basic_key(request: HTTPConnection) -> str:
+    """The key in a header of HTTP basic authentication; "" if there is none."""
+    scheme, _, packed = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        user, _, password = b64decode(packed.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        return ""
+    return password or user
 
 
 def _unknown(message: str) -> ApiError:

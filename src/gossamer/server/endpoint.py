@@ -3,6 +3,7 @@ document (openapi.py) both read this."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from starlette.responses import Response
 from ..project.access.keys import Caller
 from ..project.jobs.api_jobs import Asked
 from ..project.open import Project
+from ..project.operation import Operation
 from ..project.pages.results import PageReader
 from .answers import ApiError
 
@@ -81,6 +83,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     query: type[msgspec.Struct] = NoQuery
     body: type[msgspec.Struct] | None = None
     body_optional: bool = False
+    reads: Callable[[bytes, str], Any] | None = None  # parses a body that is not JSON, by its content type
+    basic: bool = False  # the key may come as HTTP basic authentication, as its user name or its password
     example: dict[str, Any] | None = None  # of a body
     aliases: tuple[str, ...] = ()
     media: str = "application/json"
@@ -88,6 +92,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     other_statuses: dict[int, str] = {}
     tells: Callable[[ApiError], Response] = ApiError.answer  # renders errors
     acknowledges: bool = True  # what it wrote is on disk before it is answered; False: the answer is all there is
+    for_admins: bool = False  # an operator may not write it, whatever the scope
     answers_secret: bool = False  # its response is never stored, not even for an Idempotency-Key
 
     def is_open_to(self, caller: Caller) -> bool:
@@ -96,3 +101,39 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def writes(self) -> bool:
         return self.method not in ("GET", "HEAD")
+
+
+def endpoint_of(operation: Operation[Any, Any]) -> Endpoint:  # Any: each has its own types
+    """What is not in the path comes as the query of a GET or DELETE, or as the JSON body."""
+    in_path = set(re.findall(r"{(\w+)}", operation.path))
+    rest = [field for field in msgspec.structs.fields(operation.ask) if field.name not in in_path]
+    shape = _shape(operation.ask, rest) if in_path else operation.ask
+
+    async def handle(call: Call) -> Reply:
+        sent = {name: getattr(call.of(shape), name) for name in shape.__struct_fields__} if rest else {}
+        ask = msgspec.convert({**sent, **{name: call.path[name] for name in in_path}}, operation.ask)
+        value = await operation.run(call.project, call.caller, ask)
+        target = str(getattr(value, "id", "")) if operation.writes else ""
+        return Reply(value=value, status=201 if operation.method == "POST" else 200, target=target)
+
+    has_body = operation.method in ("POST", "PUT") and bool(rest)
+    return Endpoint(
+        method=operation.method,
+        path=operation.path,
+        scope=operation.scope,
+        for_admins=operation.for_admins,
+        summary=operation.summary,
+        handler=handle,
+        gives=operation.gives,
+        example=operation.example,
+        body=shape if has_body else None,
+        query=shape if rest and not has_body else NoQuery,
+    )
+
+
+def _shape(ask: type[msgspec.Struct], fields: list[msgspec.structs.FieldInfo]) -> type[msgspec.Struct]:
+    """The struct without the fields of the path."""
+    given = [
+        (field.name, field.type) if field.required else (field.name, field.type, field.default) for field in fields
+    ]
+    return msgspec.defstruct(ask.__name__, given, frozen=True, kw_only=True, forbid_unknown_fields=True)

@@ -11,16 +11,16 @@ from .answers import ApiError
 from .endpoint import ANY, PUBLIC, Call, Endpoint, Reply
 
 
-class Health(msgspec.Struct, frozen=True):
+class HealthAnswer(msgspec.Struct, frozen=True):
     status: str
 
 
-class Version(msgspec.Struct, frozen=True):
+class VersionAnswer(msgspec.Struct, frozen=True):
     version: str
 
 
 async def healthz(call: Call) -> Reply:
-    return Reply(value=Health("ok"))
+    return Reply(value=HealthAnswer("ok"))
 
 
 async def readyz(call: Call) -> Reply:
@@ -28,15 +28,21 @@ async def readyz(call: Call) -> Reply:
         await ask_stores(call.project)
     except GossamerError as error:
         raise ApiError(503, "not_ready", "A store of the project does not answer.") from error
-    return Reply(value=Health("ready"))
+    return Reply(value=HealthAnswer("ready"))
 
 
 async def version(call: Call) -> Reply:
-    return Reply(value=Version(__version__))
+    return Reply(value=VersionAnswer(__version__))
 
 
 ENDPOINTS = (
-    Endpoint(method="GET", path="/healthz", scope=PUBLIC, summary="The server is there", handler=healthz, gives=Health),
-    Endpoint(method="GET", path="/readyz", scope=PUBLIC, summary="The stores answer", handler=readyz, gives=Health),
-    Endpoint(method="GET", path="/api/v1/version", scope=ANY, summary="Its version", handler=version, gives=Version),
+    Endpoint(
+        method="GET", path="/healthz", scope=PUBLIC, summary="The server is there", handler=healthz, gives=HealthAnswer
+    ),
+    Endpoint(
+        method="GET", path="/readyz", scope=PUBLIC, summary="The stores answer", handler=readyz, gives=HealthAnswer
+    ),
+    Endpoint(
+        method="GET", path="/api/v1/version", scope=ANY, summary="Its version", handler=version, gives=VersionAnswer
+    ),
 )

@@ -17,7 +17,8 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The key to create."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
-    scopes: list[str]
+    scopes: list[str] = []
+    role: Annotated[str, Meta(max_length=20)] = ""  # viewer, operator or admin, instead of scopes
     expires_in: Annotated[float, Meta(gt=0, le=100 * 366 * 86400)] | None = None  # seconds
     rate: Annotated[float, Meta(gt=0, le=10_000)] | None = None  # requests per second
     open_jobs: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -32,7 +33,13 @@ async def add(call: Call) -> Reply:
     wanted = call.of(KeyRequest)
     expires = None if wanted.expires_in is None else timedelta(seconds=wanted.expires_in)
     key = await add_key(
-        call.project, wanted.name, wanted.scopes, expires=expires, rate=wanted.rate, open_jobs=wanted.open_jobs
+        call.project,
+        wanted.name,
+        wanted.scopes,
+        expires=expires,
+        rate=wanted.rate,
+        open_jobs=wanted.open_jobs,
+        role=wanted.role,
     )
     return Reply(value=key, status=201, target=key.id)
 
@@ -58,6 +65,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/keys",
         scope=ADMIN,
+        for_admins=True,
         summary="Create a key; its text is shown only once",
         handler=add,
         body=KeyRequest,
@@ -77,6 +85,7 @@ ENDPOINTS = (
         method="DELETE",
         path="/api/v1/keys/{key}",
         scope=ADMIN,
+        for_admins=True,
         summary="Revoke a key",
         handler=revoke,
         gives=KeyView,

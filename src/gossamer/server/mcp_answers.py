@@ -81,7 +81,7 @@ class ToolFailed(Exception):
         self.text = text
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool found: a few facts, our words, one text that may be long, perhaps a picture. `source` says where the
     text is from."""
 
@@ -99,7 +99,7 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     offset: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
 
 
-def cut(answer: Answer, max_chars: int, offset: int) -> dict[str, Any]:
+def cut(answer: ToolAnswer, max_chars: int, offset: int) -> dict[str, Any]:
     """The answer with one piece of its text, at most `max_chars` characters long when it is written as JSON.
 
     Raises ToolFailed for an offset beyond the end.

@@ -28,13 +28,13 @@ from .. import __version__
 from ..errors import BackendUnavailable, GossamerError
 from ..project.access.keys import LOCAL, RECORDS, SCOPES, Caller, note_write
 from ..project.jobs.api_views import encode, job_report, job_reports, seen_history
-from ..project.open import Project
+from ..project.open import Project, open_patiently
 from ..project.pages.results import PageReader
 from ..project.workers import service
 from ..settings import Settings
 from .answers import ApiError
 from .door import Door
-from .mcp_answers import Answer, Pieces, ToolFailed, Words, cut, failure_text, identifier
+from .mcp_answers import Pieces, ToolAnswer, ToolFailed, Words, cut, failure_text, identifier
 from .mcp_tools import TOOLS, Agent, Tool, arguments_of
 
 log = logging.getLogger("gossamer.server")
@@ -166,7 +166,7 @@ def _piece_of(wanted: object) -> tuple[int, int]:
     return piece.max_chars, piece.offset
 
 
-def _contents(answer: Answer, value: dict[str, Any]) -> list[types.ContentBlock]:
+def _contents(answer: ToolAnswer, value: dict[str, Any]) -> list[types.ContentBlock]:
     held: list[types.ContentBlock] = [types.TextContent(type="text", text=encode(value).decode())]
     if answer.picture:
         held.append(types.ImageContent(type="image", data=answer.picture, mime_type="image/png"))
@@ -211,9 +211,9 @@ async def resource(agent: Agent, uri: str) -> str:
         type, site, key = names
         value = await seen_history(agent.project, agent.caller, key, type=type, site=site, limit=1) or None
     if value is None:
-        raise MCPError(code=types.INVALID_PARAMS, message="There is nothing at this address. See resources/list.")
+        raise MCPError(code=types.INVALID_PARAMS, message="There is nothing at this URL. See resources/list.")
     stored = Words("stored records and reports, which may quote web pages")
-    piece = cut(Answer(text=encode(value).decode(), source=stored), Pieces().max_chars, 0)
+    piece = cut(ToolAnswer(text=encode(value).decode(), source=stored), Pieces().max_chars, 0)
     return str(encode(piece).decode())
 
 
@@ -235,6 +235,8 @@ class McpApp:
         request = Request(scope, receive)
         try:
             caller = await self._door.admit(request)
+            if words := caller.refusal():  # tools change things
+                raise ApiError(403, "role", words)
         except ApiError as error:
             await error.answer()(scope, receive, send)
         else:
@@ -255,7 +257,7 @@ async def serve_agent(settings: Settings, *, tell: service.Tell, ready: Callable
     async with stdio_server() as (reading, writing), AsyncExitStack() as stack:
         if ready is not None:
             ready()
-        project = await service.open_patiently(stack, settings, tell, to_look=True)
+        project = await open_patiently(stack, settings, tell, to_look=True)
         pages = await stack.enter_async_context(PageReader(project))
         worker_by = project.clock.monotonic() + WORKER_STARTS if ready is not None else 0.0
         server = mcp_server(local_agent(project, pages, worker_by=worker_by))

@@ -1,7 +1,8 @@
-"""What an agent can do with a project over MCP: ten tools, each a struct of arguments and a function.
+"""What an agent can do with a project over MCP: eleven tools, each a struct of arguments and a function.
 
 Instructions hidden in a page cannot do more than the key of the session allows: no tool changes settings, spiders, keys
-or routes. mcp_answers.py cuts the answers, and frames everything in them that is not a number or `Words`.
+or routes; rules of a recipe only by what was learned from its own records, and with the scope admin. mcp_answers.py
+cuts the answers, and frames everything in them that is not a number or `Words`.
 How it fails: ToolFailed and the errors of project/, with messages that name the next step.
 """
 
@@ -15,7 +16,8 @@ from msgspec import Meta
 
 from ..clock import iso_time
 from ..model.job import Job
-from ..project.access.keys import JOBS, RECORDS, SCRAPE, Caller
+from ..model.page_content import PageContent
+from ..project.access.keys import ADMIN, JOBS, RECORDS, SCRAPE, Caller
 from ..project.jobs.api_jobs import (
     Asked,
     begin_crawl,
@@ -42,8 +44,19 @@ from ..project.open import Project
 from ..project.pages.results import PageOutcome, PageReader
 from ..project.records.records import RecordFilter, query_of, schemas
 from ..project.sites.site_map import map_site
+from ..project.spiders.healing import (
+    HealingApply,
+    HealingOf,
+    HealingQuery,
+    HealingUndo,
+    apply_healing,
+    learn_healing,
+    list_healings,
+    show_healing,
+    undo_healing,
+)
 from ..project.workers.workers import list_workers
-from .mcp_answers import Answer, FactName, Pieces, ToolFailed, Words, identifier, time_words, words_among
+from .mcp_answers import FactName, Pieces, ToolAnswer, ToolFailed, Words, identifier, time_words, words_among
 
 READ_AGAIN = 3600.0  # seconds: the next piece of a page may come from a copy that old
 STARTING_LOOK = 0.1  # seconds between two checks for a worker that is starting
@@ -82,6 +95,10 @@ class Scrape(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
     render: Annotated[bool, Meta(description="in a browser")] = False
     wait_for: Annotated[str, Meta(max_length=500, description="CSS to wait for; implies render")] | None = None
     screenshot: bool = False
+    cards: Annotated[bool, Meta(description="of text: true has all, false none")] | None = None
+    faq: bool | None = None
+    comments: bool | None = None
+    reviews: bool | None = None
     max_age: Annotated[float, Meta(ge=0, description="seconds a stored copy may be old")] = 0.0
     timeout: Annotated[float, Meta(ge=1, le=600)] = 60.0
 
@@ -126,7 +143,7 @@ class QueryRecords(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True
     cursor: Annotated[int, Meta(ge=0, le=LAST_NUMBER)] = 0
 
 
-class RecordHistory(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RecordHistoryAsked(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: Annotated[str, Meta(min_length=1, max_length=2083, description="record key, or its page's URL")]
     type: Annotated[str, Meta(max_length=200)] | None = None
     site: Annotated[str, Meta(max_length=253)] | None = None
@@ -137,27 +154,39 @@ class Why(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: Address
 
 
-class Stats(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HealingAsked(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    spider: Annotated[str, Meta(max_length=100, description="a recipe; none: all new layouts")] | None = None
+    action: Literal["show", "learn", "apply", "undo"] = "show"
+    fields: Annotated[tuple[str, ...], Meta(max_length=100, description="apply: also these proposed ones")] = ()
+
+
+class StatsAsked(Pieces, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
 # -- pages ---------------------------------------------------------------------------------------------------------
 
 
-async def scrape(agent: Agent, wanted: Scrape) -> Answer:
+async def scrape(agent: Agent, wanted: Scrape) -> ToolAnswer:
     formats = (wanted.format, *(("screenshot",) if wanted.screenshot else ()))
+    content = PageContent(cards=wanted.cards, faq=wanted.faq, comments=wanted.comments, reviews=wanted.reviews)
     asked = ScrapeRequest(
-        url=wanted.url, formats=formats, use_js_render=wanted.render, wait_for=wanted.wait_for, timeout=wanted.timeout
+        url=wanted.url,
+        formats=formats,
+        content=content if content.chooses else None,
+        use_js_render=wanted.render,
+        wait_for=wanted.wait_for,
+        timeout=wanted.timeout,
     )
     age = max(wanted.max_age, READ_AGAIN if wanted.offset else 0.0)
-    outcome: PageOutcome | Answer | None = None
+    outcome: PageOutcome | ToolAnswer | None = None
     if age:
         href = public_url(agent.project.settings, wanted.url)
         plain = msgspec.structs.replace(asked, use_js_render=False, wait_for=None) if wanted.offset else asked
         outcome = await agent.pages.cached(agent.caller, plain, href, age)
     if outcome is None:
         outcome = await _fetched(agent, asked)
-    if isinstance(outcome, Answer):
+    if isinstance(outcome, ToolAnswer):
         return outcome
     if not outcome.success:
         said = outcome.error.message if outcome.error is not None else "no page came"
@@ -165,7 +194,7 @@ async def scrape(agent: Agent, wanted: Scrape) -> Answer:
     data = dict(outcome.data or {})
     picture = data.pop("screenshot", None) or ""
     text = data.get(wanted.format)
-    return Answer(
+    return ToolAnswer(
         facts={
             "url": outcome.url,
             "status": outcome.status_code,
@@ -179,7 +208,7 @@ async def scrape(agent: Agent, wanted: Scrape) -> Answer:
     )
 
 
-async def _fetched(agent: Agent, asked: ScrapeRequest) -> PageOutcome | Answer:
+async def _fetched(agent: Agent, asked: ScrapeRequest) -> PageOutcome | ToolAnswer:
     project = agent.project
     await _check_served(agent)
     who = Asked(project=project, caller=agent.caller, extraction=agent.pages.extraction)
@@ -187,13 +216,13 @@ async def _fetched(agent: Agent, asked: ScrapeRequest) -> PageOutcome | Answer:
     wait = min(asked.timeout, project.settings.server.max_wait.total_seconds())
     if not await agent.pages.wait(job.id, wait):
         words = Words("It is still being fetched after {} s. Ask job_results for this job later.").with_numbers(wait)
-        return Answer(facts={"job_id": identifier(job.id), "status": Words("running")}, words=words)
+        return ToolAnswer(facts={"job_id": identifier(job.id), "status": Words("running")}, words=words)
     job = await job_for(project, agent.caller, job.id) or job
     (outcome,) = await agent.pages.outcomes(job, await wanted_pages(project, job))
     return outcome
 
 
-async def map_tool(agent: Agent, wanted: Map) -> Answer:
+async def map_tool(agent: Agent, wanted: Map) -> ToolAnswer:
     await _check_served(agent)
     found = await map_site(
         agent.project, agent.pages, agent.caller, wanted.url, search=wanted.search, limit=wanted.limit
@@ -204,13 +233,13 @@ async def map_tool(agent: Agent, wanted: Map) -> Answer:
         "more": found.more,
         "missing": "\n".join(found.missing[:10]) or None,
     }
-    return Answer(facts=facts, text="\n".join(found.links), source=Words("a web site"))
+    return ToolAnswer(facts=facts, text="\n".join(found.links), source=Words("a web site"))
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------
 
 
-async def crawl_start(agent: Agent, wanted: CrawlStart) -> Answer:
+async def crawl_start(agent: Agent, wanted: CrawlStart) -> ToolAnswer:
     asked = CrawlRequest(
         spider=wanted.spider, url=wanted.url, arguments=wanted.arguments, limit=wanted.limit, depth=wanted.depth
     )
@@ -218,17 +247,17 @@ async def crawl_start(agent: Agent, wanted: CrawlStart) -> Answer:
     words = Words("The crawl is queued. Ask job_status, then job_results, with this id.")
     if not await is_served(agent.project):
         words = NO_WORKER
-    return Answer(facts={"job_id": identifier(job.id), "status": Words("queued")}, words=words)
+    return ToolAnswer(facts={"job_id": identifier(job.id), "status": Words("queued")}, words=words)
 
 
-async def job_status(agent: Agent, wanted: JobStatusQuery) -> Answer:
+async def job_status(agent: Agent, wanted: JobStatusQuery) -> ToolAnswer:
     if wanted.job_id is not None:
         report = await job_report(agent.project, await _job(agent, wanted.job_id))
         facts: dict[FactName, str | float | None] = {
             "job_id": identifier(report.id),
             "status": words_among(report.status, STATUSES),
         }
-        return Answer(facts=facts, text=_lines([report]), source=Words("a report, which may quote web pages"))
+        return ToolAnswer(facts=facts, text=_lines([report]), source=Words("a report, which may quote web pages"))
     listed = await job_reports(agent.project, agent.caller, limit=wanted.limit, after=wanted.cursor)
     short = [
         {
@@ -237,7 +266,7 @@ async def job_status(agent: Agent, wanted: JobStatusQuery) -> Answer:
         }
         for job in listed.jobs
     ]
-    return Answer(
+    return ToolAnswer(
         facts={"jobs": len(short), "next_cursor": identifier(listed.next) if listed.next is not None else None},
         words=Words("") if short else Words("There are no jobs."),
         text=_lines(short),
@@ -245,7 +274,7 @@ async def job_status(agent: Agent, wanted: JobStatusQuery) -> Answer:
     )
 
 
-async def job_results(agent: Agent, wanted: JobResults) -> Answer:
+async def job_results(agent: Agent, wanted: JobResults) -> ToolAnswer:
     job = await _job(agent, wanted.job_id)
     facts: dict[FactName, str | float | None] = {"job_id": identifier(job.id), "ended": is_ended(job)}
     pages = await wanted_pages(agent.project, job)
@@ -261,17 +290,18 @@ async def job_results(agent: Agent, wanted: JobResults) -> Answer:
         following, lines = int(page.next) if page.next is not None else None, _lines(page.records)
     if not lines:
         nothing, yet = Words("The job has given nothing: see job_status."), Words("Nothing is stored yet.")
-        return Answer(facts={**facts, "next_cursor": None}, words=nothing if is_ended(job) else yet)
-    return Answer(facts={**facts, "next_cursor": following}, text=lines, source=Words("the pages of a job"))
+        return ToolAnswer(facts={**facts, "next_cursor": None}, words=nothing if is_ended(job) else yet)
+    return ToolAnswer(facts={**facts, "next_cursor": following}, text=lines, source=Words("the pages of a job"))
 
 
-async def job_cancel(agent: Agent, wanted: JobCancel) -> Answer:
+async def job_cancel(agent: Agent, wanted: JobCancel) -> ToolAnswer:
     job = await _job(agent, wanted.job_id, to_change=True)
     if is_ended(job):
         raise ToolFailed(Words("The job has ended already: there is nothing to cancel."))
     await cancel_job(agent.project, job.id)
-    return Answer(
-        facts={"job_id": identifier(job.id), "status": Words("cancelled")}, words=Words("What it has stored stays.")
+    return ToolAnswer(
+        facts={"job_id": identifier(job.id), "status": Words("cancelled")},
+        words=Words("What it has stored stays."),
     )
 
 
@@ -285,7 +315,7 @@ async def _job(agent: Agent, id: str, *, to_change: bool = False) -> Job:
 # -- data ----------------------------------------------------------------------------------------------------------
 
 
-async def query_records(agent: Agent, wanted: QueryRecords) -> Answer:
+async def query_records(agent: Agent, wanted: QueryRecords) -> ToolAnswer:
     chosen = RecordFilter(
         type=wanted.type, spider=wanted.spider, site=wanted.site, since=wanted.since, gone=wanted.gone
     )
@@ -296,23 +326,23 @@ async def query_records(agent: Agent, wanted: QueryRecords) -> Answer:
         "next_cursor": int(page.next) if page.next is not None else None,
     }
     if not page.records:
-        return Answer(facts=facts, words=Words("No record fits. `stats` names the types that there are."))
-    return Answer(facts=facts, text=_lines(page.records), source=STORED)
+        return ToolAnswer(facts=facts, words=Words("No record fits. `stats` names the types that there are."))
+    return ToolAnswer(facts=facts, text=_lines(page.records), source=STORED)
 
 
-async def record_history(agent: Agent, wanted: RecordHistory) -> Answer:
+async def record_history(agent: Agent, wanted: RecordHistoryAsked) -> ToolAnswer:
     found = await seen_history(
         agent.project, agent.caller, wanted.key, type=wanted.type, site=wanted.site, limit=wanted.limit
     )
     if not found:
         raise ToolFailed(Words("There is no record with this key or address. query_records lists records."))
-    return Answer(facts={"records": len(found)}, text=_lines(found), source=STORED)
+    return ToolAnswer(facts={"records": len(found)}, text=_lines(found), source=STORED)
 
 
-async def why(agent: Agent, wanted: Why) -> Answer:
+async def why(agent: Agent, wanted: Why) -> ToolAnswer:
     story = await seen_story(agent.project, agent.caller, wanted.url)
     unknown = Words("Nobody has asked for this address: it was no seed, and no spider found it.")
-    return Answer(
+    return ToolAnswer(
         facts={"url": story.url, "known": story.known},
         words=Words("") if story.known else unknown,
         text=_lines([story]),
@@ -320,7 +350,25 @@ async def why(agent: Agent, wanted: Why) -> Answer:
     )
 
 
-async def stats(agent: Agent, wanted: Stats) -> Answer:
+async def healing(agent: Agent, wanted: HealingAsked) -> ToolAnswer:
+    project, caller = agent.project, agent.caller
+    source = Words("the evidence for rules, which quotes web pages")
+    if wanted.spider is None:
+        found: list[Any] = list(await list_healings(project, caller, HealingQuery()))
+        return ToolAnswer(text=_lines(found), source=source, words=Words("") if found else Words("No new layout."))
+    match wanted.action:
+        case "undo":
+            value: Any = await undo_healing(project, caller, HealingUndo(spider=wanted.spider))
+        case "apply":
+            value = await apply_healing(project, caller, HealingApply(spider=wanted.spider, fields=wanted.fields))
+        case "learn":
+            value = await learn_healing(project, caller, HealingOf(spider=wanted.spider))
+        case _:
+            value = await show_healing(project, caller, HealingOf(spider=wanted.spider))
+    return ToolAnswer(text=_lines([value]), source=source)
+
+
+async def stats(agent: Agent, wanted: StatsAsked) -> ToolAnswer:
     project = agent.project
     workers = await list_workers(project)
     spiders = await catalogue(project)
@@ -335,7 +383,7 @@ async def stats(agent: Agent, wanted: Stats) -> Answer:
         "record_types": sorted({shape.type for shape in await schemas(project)}),
         "spiders": [{"name": one.name, "summary": one.summary[:200]} for one in spiders],
     }
-    return Answer(text=_lines([value]), source=Words("the project"))
+    return ToolAnswer(text=_lines([value]), source=Words("the project"))
 
 
 async def _check_served(agent: Agent) -> None:
@@ -355,7 +403,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     words: str
     arguments: type[msgspec.Struct]
-    run: Callable[[Agent, Any], Awaitable[Answer]]  # Any: the struct of `arguments`
+    run: Callable[[Agent, Any], Awaitable[ToolAnswer]]  # Any: the struct of `arguments`
     scopes: tuple[str, ...]
     writes: bool = False
     destroys: bool = False
@@ -434,7 +482,7 @@ TOOLS = (
     Tool(
         name="record_history",
         words="Every version of a record: what changed, and when.",
-        arguments=RecordHistory,
+        arguments=RecordHistoryAsked,
         run=record_history,
         scopes=(RECORDS,),
     ),
@@ -446,9 +494,17 @@ TOOLS = (
         scopes=(RECORDS, JOBS),
     ),
     Tool(
+        name="healing",
+        words="New rules for recipes whose site has a new layout: evidence, apply, undo. No request is made.",
+        arguments=HealingAsked,
+        run=healing,
+        scopes=(ADMIN,),
+        writes=True,
+    ),
+    Tool(
         name="stats",
         words="The project at a glance: workers, jobs, record types, spiders.",
-        arguments=Stats,
+        arguments=StatsAsked,
         run=stats,
         scopes=(RECORDS, JOBS),
     ),

@@ -20,7 +20,7 @@ from ..project.settings_view import SettingView, setting_lines, settings_view
 from ..project.sites.proxies import PoolView, proxy_pools
 from ..project.sites.routes import RouteReport, route_report
 from ..project.workers.scaling import Scaling, scaling
-from ..project.workers.workers import WorkerView, drain_worker, list_workers
+from ..project.workers.workers import WorkerView, drain_worker, forget_worker, list_workers
 from .endpoint import Call, Endpoint, Reply
 
 HOUR = 3600.0
@@ -63,8 +63,18 @@ async def workers(call: Call) -> Reply:
     return Reply(value=await list_workers(call.project))
 
 
+async def forget(call: Call) -> Reply:
+    worker = await forget_worker(call.project, call.of(DrainRequest).name)
+    return Reply(value=worker, target=worker.name)
+
+
 async def drain(call: Call) -> Reply:
     worker = await drain_worker(call.project, call.of(DrainRequest).name)
+    return Reply(value=worker, status=202, target=worker.name)
+
+
+async def restart(call: Call) -> Reply:
+    worker = await drain_worker(call.project, call.of(DrainRequest).name, restart=True)
     return Reply(value=worker, status=202, target=worker.name)
 
 
@@ -150,6 +160,26 @@ ENDPOINTS = (
         example={"name": "host/4711"},
     ),
     Endpoint(
+        method="POST",
+        path="/api/v1/workers/restart",
+        scope=ADMIN,
+        summary="Restart a worker: it finishes its pages, and another one takes its place",
+        handler=restart,
+        body=DrainRequest,
+        gives=WorkerView,
+        example={"name": "host/4711"},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/workers/forget",
+        scope=ADMIN,
+        summary="Take a worker that is gone for good off the list",
+        handler=forget,
+        body=DrainRequest,
+        gives=WorkerView,
+        example={"name": "host/4711"},
+    ),
+    Endpoint(
         method="GET",
         path="/api/v1/spiders",
         scope=JOBS,
@@ -171,7 +201,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/proxies",
         scope=ADMIN,
-        summary="The proxy pools and the health of their exits",
+        summary="The proxy pools and the health of their proxies",
         handler=proxies,
         query=ProxiesQuery,
         gives=list[PoolView],

@@ -20,19 +20,20 @@ import msgspec
 from ..errors import Misconfigured, MissingExtra, Transient
 from ..project.access.callback_delivery import Deliverer, callback_transport
 from ..project.access.keys import Token, has_keys, one_time_token
-from ..project.open import Project
+from ..project.open import Project, open_patiently
 from ..project.pages.results import PageReader
+from ..project.records.erasure import erasing
 from ..project.upkeep.retention import forget_owned_jobs
 from ..project.workers import service
 from ..settings import Settings
-from ..settings.server_tables import Server as ServerSettings
+from ..settings.server_tables import ServerTable as ServerSettings
 
 try:
     import uvicorn
 
+    from ..compat.firecrawl.documents import document_of
     from .app import make_app
     from .connection import SocketConnection, connections
-    from .firecrawl.documents import document_of
     from .ui.site import Dashboard
 except ImportError as error:
     raise MissingExtra("The HTTP server is not installed: pip install 'gossamer[server]'") from error
@@ -86,13 +87,13 @@ async def serve(
     """Answer requests until a signal. Raises Misconfigured."""
     host, port = settings.server.host, settings.server.port
     async with AsyncExitStack() as stack:
-        server: list[Server] = []  # empty until the stores are open
+        server: list[HttpServer] = []  # empty until the stores are open
         dashboards: list[Dashboard] = []
         await stack.enter_async_context(service.touching_alive_file(settings))
         if pulse is not None:
             await stack.enter_async_context(pulse.beating(lambda: _stop(server, dashboards)))
         with await _listen(host, port, tell) if pulse is not None else listen(host, port) as listener:
-            project = await service.open_patiently(stack, settings, tell, to_look=True)
+            project = await open_patiently(stack, settings, tell, to_look=True)
             if project.state.may_lose:
                 tell(project.state.may_lose)
             token, text = await _token(project, host)
@@ -102,7 +103,7 @@ async def serve(
             app = make_app(project, pages, hosts=(host, *settings.server.hosts), token=token)
             dashboards.append(app.state.dashboard)
             limits = settings.server
-            server.append(Server(_config(app, limits.connections_per_address, limits.connections)))
+            server.append(HttpServer(_config(app, limits.connections_per_address, limits.connections)))
             place = listener.getsockname()
             shown = f"[{place[0]}]" if ":" in place[0] else place[0]
             welcome(Listening(project=project, address=f"http://{shown}:{place[1]}", token=text))
@@ -112,7 +113,10 @@ async def serve(
                     asyncio.create_task(deliverer.run(), name="deliver callbacks"),
                 ]
                 try:
-                    async with service.leaving_when_outdated(project, lambda: _stop(server, dashboards)):
+                    async with (
+                        erasing(project),
+                        service.leaving_when_outdated(project, lambda: _stop(server, dashboards)),
+                    ):
                         await server[0].serve(sockets=[listener])
                 finally:
                     for task in beside:
@@ -145,7 +149,7 @@ async def _forget_old_jobs(project: Project) -> None:
         await asyncio.sleep(FORGET_SECONDS)
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Handles signals as every other process of a project does."""
 
     @contextmanager
@@ -153,7 +157,7 @@ class Server(uvicorn.Server):
         yield
 
 
-def _stop(server: list[Server], dashboards: list[Dashboard]) -> None:
+def _stop(server: list[HttpServer], dashboards: list[Dashboard]) -> None:
     for one in server:
         one.should_exit = True
     for dashboard in dashboards:

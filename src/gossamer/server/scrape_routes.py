@@ -23,7 +23,7 @@ from ..project.pages.results import PageOutcome, scraped
 from .endpoint import Call, Endpoint, Reply
 
 
-class JobBegun(msgspec.Struct, frozen=True, kw_only=True):
+class JobAccepted(msgspec.Struct, frozen=True, kw_only=True):
     """A job was started, or was already running. `url` has its status."""
 
     success: bool = True
@@ -33,7 +33,7 @@ class JobBegun(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None  # what keeps the job from starting now, if anything
 
 
-class BatchBegun(JobBegun, frozen=True, kw_only=True):
+class BatchBegun(JobAccepted, frozen=True, kw_only=True):
     """A batch is a job: both ids are the same."""
 
     batch_id: str
@@ -93,7 +93,7 @@ async def _note(call: Call) -> str | None:
 
 
 def _begun(job: Job, status: int, note: str | None) -> Reply:
-    value = JobBegun(job_id=job.id, url=_address(job), note=note)
+    value = JobAccepted(job_id=job.id, url=_address(job), note=note)
     return Reply(value=value, status=status, target=job.id)
 
 
@@ -123,7 +123,7 @@ ENDPOINTS = (
         summary="Fetch one page; ask for the job later",
         handler=scrape_async,
         body=ScrapeRequest,
-        gives=JobBegun,
+        gives=JobAccepted,
         example=_PAGE,
         aliases=("/api/v1/async/scrape",),
     ),
@@ -145,7 +145,7 @@ ENDPOINTS = (
         summary="Crawl with a spider, with a recipe, or a whole site",
         handler=crawl,
         body=CrawlRequest,
-        gives=JobBegun,
+        gives=JobAccepted,
         example={"spider": "books", "limit": 1000},
     ),
 )

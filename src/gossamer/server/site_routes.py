@@ -1,5 +1,5 @@
-"""Sites: the queue by site and why it waits; one site; slow it down, let it rest, resume it. Orders need an admin key,
-because they apply to the jobs of all keys."""
+"""Sites: the queue by site and why it waits; one site; slow it down, let it rest, resume it: that needs an admin key,
+because it applies to the jobs of all keys."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from ..project.access.keys import ADMIN, JOBS
+from ..project.overrides import OverrideView
 from ..project.sites.sites import (
-    OrderView,
     QueuePage,
     SiteView,
     queue_by_site,
@@ -32,7 +32,7 @@ class SitesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SlowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    rate: Annotated[str, Meta(max_length=50)]  # no faster than this: 6/m
+    rate: Annotated[str, Meta(max_length=50)]  # at this rate: 6/m
 
 
 class RestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +40,7 @@ class RestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class SiteResumed(msgspec.Struct, frozen=True, kw_only=True):
-    """`changed` is False if there was no order for the site."""
+    """`changed` is False if nothing was set by hand for its pace, and none was learned."""
 
     site: str
     changed: bool
@@ -66,19 +66,19 @@ async def show(call: Call) -> Reply:
 
 
 async def slow(call: Call) -> Reply:
-    order = await slow_site(call.project, call.path["site"], call.of(SlowRequest).rate, by=call.caller.name)
-    return Reply(value=order, target=order.site)
+    one = await slow_site(call.project, call.caller, call.path["site"], call.of(SlowRequest).rate)
+    return Reply(value=one, target=one.key)
 
 
 async def rest(call: Call) -> Reply:
     wanted = call.of(RestRequest) if call.body is not None else RestRequest()
-    order = await rest_site(call.project, call.path["site"], wanted.duration, by=call.caller.name)
-    return Reply(value=order, target=order.site)
+    one = await rest_site(call.project, call.caller, call.path["site"], wanted.duration)
+    return Reply(value=one, target=one.key)
 
 
 async def resume(call: Call) -> Reply:
     site = call.path["site"]
-    return Reply(value=SiteResumed(site=site, changed=await resume_site(call.project, site)), target=site)
+    return Reply(value=SiteResumed(site=site, changed=await resume_site(call.project, call.caller, site)), target=site)
 
 
 ENDPOINTS = (
@@ -103,10 +103,10 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/sites/{site}/slow",
         scope=ADMIN,
-        summary="Visit a site no faster than a rate, on all workers",
+        summary="Visit a site at a rate, on all workers",
         handler=slow,
         body=SlowRequest,
-        gives=OrderView,
+        gives=OverrideView,
         example={"rate": "6/m"},
     ),
     Endpoint(
@@ -117,14 +117,14 @@ ENDPOINTS = (
         handler=rest,
         body=RestRequest,
         body_optional=True,
-        gives=OrderView,
+        gives=OverrideView,
         example={"duration": "2h"},
     ),
     Endpoint(
         method="POST",
         path="/api/v1/sites/{site}/resume",
         scope=ADMIN,
-        summary="Withdraw the order for a site",
+        summary="Take back what was set by hand for a site's pace",
         handler=resume,
         gives=SiteResumed,
     ),

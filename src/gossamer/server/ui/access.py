@@ -11,10 +11,10 @@ from msgspec import Meta
 from ...errors import Misconfigured
 from ...project.access.callbacks import CallbackState, CallbackView, list_callbacks, replay_callback, show_callback
 from ...project.access.keys import ADMIN, JOBS, SCOPES, SCRAPE, KeyView, add_key, audit_lines, list_keys, revoke_key
+from ...project.row_page import RowFilters, Skipped, row_page
 from ...project.settings_view import setting_lines
 from ...units import parse_duration
 from ..answers import ApiError
-from .row_page import RowFilters, Skipped, row_page
 from .view import Action, Context, Done, Question, Shown, View, Visit, missing
 
 LINES_AT_ONCE = 100  # of the audit log
@@ -43,6 +43,7 @@ class KeyForm(msgspec.Struct, frozen=True, kw_only=True):
     records: bool = False
     metrics: bool = False
     admin: bool = False
+    role: Annotated[str, Meta(max_length=20)] = ""
 
 
 class IdForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +93,9 @@ async def make_key(visit: Visit) -> Shown:
         expires = parse_duration(form.expires) if form.expires.strip() else None
     except ValueError as error:
         raise Misconfigured(f"{error}.") from error
-    made = await add_key(visit.project, form.name, [one for one in SCOPES if getattr(form, one)], expires=expires)
+    made = await add_key(
+        visit.project, form.name, [one for one in SCOPES if getattr(form, one)], expires=expires, role=form.role
+    )
     return Shown(title=f"A key for {made.name}", template="new_key.html", values={"made": made}, target=made.id)
 
 
@@ -168,6 +171,6 @@ VIEWS = (
 )
 ACTIONS = (
     Action(path="/ui/callbacks/replay", handler=send_again, form=IdForm, scope=JOBS, or_scope=SCRAPE),
-    Action(path="/ui/keys/add", handler=make_key, form=KeyForm, scope=ADMIN),
-    Action(path="/ui/keys/revoke", handler=revoke, ask=ask_to_revoke, form=IdForm, scope=ADMIN),
+    Action(path="/ui/keys/add", for_admins=True, handler=make_key, form=KeyForm, scope=ADMIN),
+    Action(path="/ui/keys/revoke", for_admins=True, handler=revoke, ask=ask_to_revoke, form=IdForm, scope=ADMIN),
 )

@@ -23,8 +23,8 @@ from ...project.alerts.alerts import (
     try_channels,
     unsilence,
 )
+from ...project.row_page import RowFilters, row_page
 from ...units import parse_duration
-from .row_page import RowFilters, row_page
 from .templates import segment
 from .view import Action, Context, Done, View, Visit, missing
 

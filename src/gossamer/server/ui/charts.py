@@ -59,7 +59,7 @@ def percent(value: float) -> str:
 def seconds(value: float) -> str:
     if not value:
         return "0 s"
-    return units.span(value) if value >= 1 else f"{value * 1000:.0f} ms"
+    return units.span(value) if value >= 1 else f"{value * 1000:.{1 if value < 0.01 else 0}f} ms"
 
 
 def size(value: float) -> str:
@@ -146,15 +146,22 @@ def meter(label: str, parts: Iterable[tuple[str, float, str]]) -> Markup:
     )
 
 
-def lane(label: str, times: Sequence[float], begin: float, end: float) -> Markup:
-    """Points in time as marks on a line from `begin` to `end`; `hours` draws the scale above it."""
+def lane(label: str, times: Sequence[float], begin: float, end: float, *, cut: bool = False) -> Markup:
+    """Points in time as marks on a line from `begin` to `end`; `hours` draws the scale above it. `cut`: there are more
+    than these, as close together, until the end."""
     marks = Markup("").join(
         Markup('<rect class="bar a" x="{:.2f}%" width="3" height="100%" rx="1"><title>{}</title></rect>').format(
             (at - begin) / (end - begin) * 100, _utc(at)
         )
         for at in times[:MOST_ROWS]
     )
-    return Markup('<svg class="lane" role="img" aria-label="{}: {}">{}</svg>').format(label, len(times), marks)
+    if cut:
+        last = (times[-1] - begin) / (end - begin) * 100
+        marks += Markup(
+            '<rect class="bar a" x="{:.2f}%" width="{:.2f}%" height="100%"><title>and so on</title></rect>'
+        ).format(last, 100 - last)
+    known = f"over {len(times)}" if cut else len(times)
+    return Markup('<svg class="lane" role="img" aria-label="{}: {}">{}</svg>').format(label, known, marks)
 
 
 def hours(begin: float, end: float) -> Markup:

@@ -42,6 +42,7 @@ class LetterFilters(msgspec.Struct, frozen=True, kw_only=True):
     reason: Text | None = None
     domain: Text | None = None
     url: Text | None = None
+    group: Text | None = None
     after: Annotated[str, Meta(max_length=500)] = ""
 
 
@@ -50,11 +51,16 @@ class LetterForm(msgspec.Struct, frozen=True, kw_only=True):
     reason: Text = ""
     domain: Text = ""
     url: Text = ""
+    group: Text = ""
     fetch: bool = False
 
     def choice(self) -> DeadLetterChoice:
         return DeadLetterChoice(
-            target=self.url or None, job=self.job or None, reason=self.reason or None, domain=self.domain or None
+            target=self.url or None,
+            job=self.job or None,
+            reason=self.reason or None,
+            domain=self.domain or None,
+            group=self.group or None,
         )
 
     def back(self) -> str:
@@ -66,7 +72,11 @@ async def listed(visit: Visit) -> Context:
     if not await _may_see(visit, chosen.job):
         return {"page": None, "filtered": False}
     choice = DeadLetterChoice(
-        target=chosen.url or None, job=chosen.job or None, reason=chosen.reason or None, domain=chosen.domain or None
+        target=chosen.url or None,
+        job=chosen.job or None,
+        reason=chosen.reason or None,
+        domain=chosen.domain or None,
+        group=chosen.group or None,
     )
     page = await list_letters(visit.project, choice, limit=AT_ONCE, after=chosen.after)
     return {
@@ -85,6 +95,8 @@ async def _may_see(visit: Visit, job: str | None) -> bool:
 
 async def _is_mine(visit: Visit, job: str | None) -> bool:
     """May the visitor replay and purge the letters of the job?"""
+    if visit.caller.refusal():
+        return False
     return visit.caller.is_admin or (job is not None and visit.caller.may_change(await job_of(visit, job)))
 
 
@@ -126,14 +138,14 @@ async def _chosen(visit: Visit) -> DeadLetterChoice:
     if form.job:
         await job_of(visit, form.job, to_change=True)
     elif not visit.caller.is_admin:
-        raise ApiError(403, "scope", "Name one of your jobs: the letters of all jobs need the scope admin.")
+        raise ApiError(403, "scope", "Name one of your jobs: the dead letters of all jobs need the scope admin.")
     return form.choice()
 
 
 async def ask_to_replay(visit: Visit) -> Question:
     count = await count_letters(visit.project, await _chosen(visit))
     words = f"Try {many(count, 'dead letter')} again? Pages that could not be parsed are parsed from the archive."
-    return Question(words=words, button=f"Try {many(count, 'letter')} again", back=visit.of(LetterForm).back())
+    return Question(words=words, button=f"Try {many(count, 'dead letter')} again", back=visit.of(LetterForm).back())
 
 
 async def replay(visit: Visit) -> Done:
@@ -141,12 +153,12 @@ async def replay(visit: Visit) -> Done:
     done = await replay_letters(visit.project, await _chosen(visit), fetch=form.fetch)
     said = []
     if done.queued:
-        said.append(f"{many(sum(done.queued.values()), 'letter')} back in the queue")
+        said.append(f"{many(sum(done.queued.values()), 'dead letter')} back in the queue")
     if done.resolved:
-        said.append(f"{many(done.resolved, 'letter')} parsed from the archive, {many(done.records, 'record')}")
+        said.append(f"{many(done.resolved, 'dead letter')} parsed from the archive, {many(done.records, 'record')}")
     if done.failed:
-        said.append(f"{many(done.failed, 'letter')} failed again: {done.failures[0].message}")
-    said += [f"{many(count, 'letter')} left out: {why}" for why, count in done.left_out.items()]
+        said.append(f"{many(done.failed, 'dead letter')} failed again: {done.failures[0].message}")
+    said += [f"{many(count, 'dead letter')} left out: {why}" for why, count in done.left_out.items()]
     words = "; ".join(said) or "There was nothing to try again"
     return Done(words=f"{words}.", to=form.back(), target=form.job or form.url)
 
@@ -154,7 +166,7 @@ async def replay(visit: Visit) -> Done:
 async def ask_to_purge(visit: Visit) -> Question:
     count = await count_letters(visit.project, await _chosen(visit))
     words = f"Forget {many(count, 'dead letter')} for good? Raw pages and attempts stay; the pages count as dropped."
-    return Question(words=words, button=f"Forget {many(count, 'letter')}", back=visit.of(LetterForm).back())
+    return Question(words=words, button=f"Forget {many(count, 'dead letter')}", back=visit.of(LetterForm).back())
 
 
 async def purge(visit: Visit) -> Done:

@@ -8,27 +8,57 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ...errors import Misconfigured, NotThere
+from ...model.incident import Subject, SubjectKind
 from ...model.item_account import STATE_WORDS, ItemCounts
-from ...model.job import Job
-from ...project.access.keys import JOBS, SCRAPE
+from ...model.job import Job, JobTerms
+from ...model.task import UrlState
+from ...project.access.keys import JOBS, METRICS, SCRAPE
+from ...project.alerts.incidents import IncidentView, open_incident_of
+from ...project.boards.runs import cost_of_run
 from ...project.dead_letters.attempts import hard_pages
 from ...project.jobs.api_jobs import is_ended
+from ...project.jobs.compare import RunPair, compare_runs
 from ...project.jobs.jobs import JobChange, cancel_job, pause_job, resume_job, view_of
 from ...project.jobs.notes import marks
-from ...project.jobs.status import job_status
+from ...project.jobs.run_log import Level, log_of
+from ...project.jobs.status import addresses, job_status
 from ...project.jobs.table import JobSort, JobWanted, begin_again, job_table, rows_of
 from ...project.open import Project
 from ...project.records.figures import job_history
 from ...project.records.items import reasons_in_words, shared_in_words
-from ...units import many
+from ...project.records.records import DIFFERENCE_MEANINGS, DIFFERENCE_WORDS, difference_words, naming_fields
+from ...units import many, seconds_of, setting_text
 from ..answers import ApiError
 from .charts import Series
 from .overview import pages_series
 from .templates import segment
-from .view import Action, Context, Done, Question, View, Visit, job_of
+from .view import CHARTS_EVERY, Action, Context, Done, Question, View, Visit, job_of, missing
 
 AT_ONCE = 50
+ADDRESSES, MOST_SKIPPED = 200, 100_000  # of a state: shown at once, and reached by turning pages
+LOG_LINES = 200
+RUNS_LOOKED_AT = 30
+# States of URLs, and where they are listed.
+STATE_LINKS = {"queued": "queued", "waiting": "waiting", "in progress": "leased", "dropped": "dropped", "done": "done",
+    "unchanged": "unchanged"}  # fmt: skip
+SHOWN_TERMS = {
+    "max_attempts": "attempts at a page", "max_urls_per_site": "at most, URLs of a site",
+    "max_urls_per_pattern": "at most, URLs of one pattern", "dedup_window": "a URL again after",
+    "dedup": "deduplication",
+    "priority": "priority", "min_age": "not fetched within", "budget": "fetches of the run",
+    "min_interval": "between two fetches, at least", "max_interval": "between two fetches, at most",
+}  # fmt: skip
 Text = Annotated[str, Meta(max_length=500)]
+
+
+class JobFilters(msgspec.Struct, frozen=True, kw_only=True):
+    level: Level = "info"
+
+
+class AddressFilters(msgspec.Struct, frozen=True, kw_only=True):
+    state: UrlState = UrlState.QUEUED
+    after: Annotated[int, Meta(ge=0, le=100_000)] = 0
 
 
 class JobsFilters(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,10 +85,67 @@ async def one(visit: Visit) -> Context:
         "job": detail,
         "row": row,
         "ended": is_ended(job),
+        "before": await _run_before(visit, job),
+        "terms": terms_in_words(await visit.project.state.jobs.terms(job.id)),
+        "links": STATE_LINKS,
         "mine": visit.may(JOBS) and visit.caller.may_change(job),
         "state_words": STATE_WORDS,
+        "incident": await _incident(visit, job) if visit.may(METRICS) else None,
         "item_notes": _item_notes(detail.items) if detail.items is not None else [],
     }
+
+
+async def _run_before(visit: Visit, job: Job) -> str:
+    """The run of the same name before this one, if the visitor may see it."""
+    newest = await visit.project.state.history.newest_jobs(job.name, RUNS_LOOKED_AT)
+    return next((one.id for one in newest if one.created_at < job.created_at and visit.caller.sees(one)), "")
+
+
+def terms_in_words(terms: JobTerms) -> dict[str, str]:
+    """The terms of the job that differ from the usual ones, and that people set."""
+    usual, own = JobTerms(), terms.politeness
+    found = {"rate": own.rate, "requests at once at a site": own.concurrency, "burst": own.burst}
+    for field, name in SHOWN_TERMS.items():
+        if (value := getattr(terms, field)) != getattr(usual, field):
+            found[name] = f"{value:,}" if isinstance(value, int) else setting_text(value)
+    expected = {name: value for name, value in msgspec.structs.asdict(terms.expected).items() if value is not None}
+    found["expected"] = ", ".join(f"{name} {value}" for name, value in expected.items())
+    return {name: str(value) for name, value in found.items() if value not in (None, "")}
+
+
+async def log(visit: Visit) -> Context:
+    """What its workers and its spider said."""
+    return {"log": await log_of(visit.project, await _job(visit), level=visit.of(JobFilters).level, limit=LOG_LINES)}
+
+
+async def compared(visit: Visit) -> Context:
+    pair = RunPair(before=visit.path["other"], after=visit.path["job"])
+    try:
+        return {
+            "found": await compare_runs(visit.project, visit.caller, pair),
+            "difference_words": difference_words,
+            "kind_words": DIFFERENCE_WORDS,
+            "naming_fields": naming_fields,
+            "meanings": DIFFERENCE_MEANINGS,
+        }
+    except NotThere:
+        raise missing("run of that id") from None
+    except Misconfigured as error:
+        raise ApiError(422, "invalid", str(error)) from error
+
+
+async def pages(visit: Visit) -> Context:
+    """The addresses of the job in one state."""
+    job, chosen = await _job(visit), visit.of(AddressFilters)
+    found, more = await addresses(visit.project, job.id, chosen.state, limit=ADDRESSES, skip=chosen.after)
+    following = chosen.after + ADDRESSES if more and chosen.after + ADDRESSES <= MOST_SKIPPED else None
+    return {"addresses": found, "next": following, "states": list(UrlState)}
+
+
+async def _incident(visit: Visit, job: Job) -> IncidentView | None:
+    """The open incident about the job, or about its spider."""
+    subjects = (Subject(SubjectKind.JOB, job.id), Subject(SubjectKind.SPIDER, job.spider_name))
+    return await open_incident_of(visit.project, *subjects)
 
 
 def _item_notes(items: ItemCounts) -> list[str]:
@@ -74,12 +161,26 @@ async def pace(visit: Visit) -> Context:
     if found is None or not found.whole.pages:
         return {"times": []}
     return {
+        "cost": await cost_of_run(visit.project, job),
         "times": [point.at for point in found.points],
         "pages": pages_series(found),
         "answers": [Series("on average", [point.seconds for point in found.points], "a")],
         "step": found.step,
-        "notes": await marks(visit.project, visit.caller, found.since, found.until, job=job.id),
+        "notes": [
+            *await marks(visit.project, visit.caller, found.since, found.until, job=job.id),
+            *await _versions(visit, job),
+        ],
     }
+
+
+async def _versions(visit: Visit, job: Job) -> list[tuple[float, str]]:
+    """When each version of the spider began to work on the job: marks on its charts."""
+    seen: dict[str, tuple[float, str]] = {}
+    for line in (await log_of(visit.project, job, limit=1000)).lines:
+        if line.code:
+            words = f"version {line.code}" + (f", commit {line.commit[:12]}" if line.commit else "")
+            seen.setdefault(line.code, (seconds_of(line.at), words))
+    return list(seen.values())
 
 
 async def hard(visit: Visit) -> Context:
@@ -96,7 +197,7 @@ def page_of(job: str) -> str:
 
 
 async def pause(visit: Visit) -> Done:
-    return await _changed(visit, pause_job, "paused: pages in hand are finished, no more are handed out")
+    return await _changed(visit, pause_job, "paused: pages in progress are finished, no more are handed out")
 
 
 async def resume(visit: Visit) -> Done:
@@ -146,9 +247,28 @@ VIEWS = (
         path="/ui/jobs/{job}",
         title="Job",
         template="job.html",
-        regions={"one": one, "pace": pace, "hard": hard},
+        regions={"one": one, "pace": pace, "log": log, "hard": hard},
         scope=JOBS,
         or_scope=SCRAPE,
+        query=JobFilters,
+        slow={"pace": CHARTS_EVERY, "hard": CHARTS_EVERY},
+    ),
+    View(
+        path="/ui/jobs/{job}/pages",
+        title="Addresses of a job",
+        template="job_pages.html",
+        regions={"pages": pages},
+        query=AddressFilters,
+        scope=JOBS,
+        live=False,
+    ),
+    View(
+        path="/ui/jobs/{job}/compare/{other}",
+        title="Two runs",
+        template="compare.html",
+        regions={"compared": compared},
+        scope=JOBS,
+        live=False,
     ),
 )
 ACTIONS = (

@@ -10,9 +10,11 @@ page no longer exists is informed once.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from functools import partial
 from hashlib import blake2b
 
 import msgspec
@@ -31,7 +33,8 @@ STREAMS_EACH = 3
 ASK_AGAIN = 3000  # milliseconds
 
 Regions = dict[str, str]  # their HTML by name
-Render = Callable[[], Awaitable[Regions]]
+Render = Callable[[Collection[str]], Awaitable[Regions]]  # of the named regions
+NONE_SLOW: Mapping[str, float] = {}
 
 
 def version_of(html: str) -> str:
@@ -44,6 +47,7 @@ class _Rendering:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.regions: Regions = {}
+        self.rendered: dict[str, float] = {}  # when each region was
         self.at: float | None = None
         self.cost = 0.0  # by the monotonic clock of this process
         self.watchers = 0
@@ -63,17 +67,27 @@ class Hub:
         self._closing.set()
 
     async def stream(
-        self, key: str, render: Render, *, person: str, seen: dict[str, str], holds: Callable[[], Awaitable[bool]]
+        self,
+        key: str,
+        render: Render,
+        names: Collection[str],
+        *,
+        person: str,
+        seen: dict[str, str],
+        holds: Callable[[], Awaitable[bool]],
+        slow: Mapping[str, float] = NONE_SLOW,
     ) -> AsyncIterator[bytes]:
-        """Events with the regions that differ from `seen`. `key` identifies the rendering; `holds` checks that the user
-        may still see it."""
+        """Events with those of the regions `names` that differ from `seen`. `key` identifies the rendering; `holds`
+        checks that the user may still see it; `slow` regions are rendered that many seconds apart."""
         self._forget_unwatched()
         shown = self._shown.setdefault(key, _Rendering())
         shown.watchers += 1
         brief = self._streams[person] >= STREAMS_EACH
         self._streams[person] += 1
         try:
-            async for event in self._events(shown, render, seen, brief, holds):
+            async for event in self._events(
+                shown, partial(self._refresh, shown, render, names, slow), seen, brief, holds
+            ):
                 yield event
         finally:
             shown.watchers -= 1
@@ -85,6 +99,7 @@ class Hub:
         """A page was rendered just now: tabs on the same view get nothing older."""
         if (shown := self._shown.get(key)) is not None:
             shown.regions, shown.at = regions, self._clock.monotonic()
+            shown.rendered = dict.fromkeys(regions, shown.at)
 
     def _forget_unwatched(self) -> None:
         """Drop old renderings. One outlives its last tab for a while: a tab that reconnects then costs nothing."""
@@ -94,14 +109,19 @@ class Hub:
         }
 
     async def _events(
-        self, shown: _Rendering, render: Render, seen: dict[str, str], brief: bool, holds: Callable[[], Awaitable[bool]]
+        self,
+        shown: _Rendering,
+        refresh: Callable[[], Awaitable[None]],
+        seen: dict[str, str],
+        brief: bool,
+        holds: Callable[[], Awaitable[bool]],
     ) -> AsyncIterator[bytes]:
         began = told_at = self._clock.monotonic()
         seen = dict(seen)
         yield b"retry: %d\n\n" % (ASK_AGAIN if brief else 1000)
         while self._clock.monotonic() - began < LONGEST_STREAM and await holds():
             try:
-                await self._refresh(shown, render)
+                await refresh()
             except ApiError:
                 yield b"event: gone\ndata: \n\n"
                 return
@@ -125,13 +145,17 @@ class Hub:
         """The pause between two renderings: the more they cost together, the longer."""
         return min(RAREST, max(LOOK, sum(one.cost for one in self._shown.values()) / SHARE))
 
-    async def _refresh(self, shown: _Rendering, render: Render) -> None:
+    async def _refresh(
+        self, shown: _Rendering, render: Render, names: Collection[str], slow: Mapping[str, float]
+    ) -> None:
         async with shown.lock:
             now = self._clock.monotonic()
             if shown.at is not None and now - shown.at < self._pause() * 0.9:
                 return
+            due = [name for name in names if now - shown.rendered.get(name, -math.inf) >= slow.get(name, 0.0)]
             wall, used = time.monotonic(), time.process_time()
-            shown.regions = await render()
+            shown.regions = shown.regions | await render(due)
+            shown.rendered |= dict.fromkeys(due, now)
             # CPU time includes other tasks, elapsed time includes waiting: the smaller is the better estimate.
             shown.cost = min(time.monotonic() - wall, time.process_time() - used)
             shown.at = self._clock.monotonic()

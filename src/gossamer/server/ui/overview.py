@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from ...project.access.keys import JOBS, METRICS, SCRAPE
 from ...project.jobs.notes import marks
-from ...project.jobs.overview import RANGES, Range, by_result, figures_over, recent, top_reasons, work_now
+from ...project.jobs.overview import (
+    RANGES,
+    Range,
+    by_result,
+    ended_badly,
+    figures_between,
+    figures_over,
+    recent,
+    top_reasons,
+    work_now,
+)
 from ...project.jobs.table import running_rows
 from ...project.records.figures import History
 from .charts import Series
-from .view import HOME, Context, View, Visit
+from .view import CHARTS_EVERY, HOME, Context, View, Visit
 
-COLOURS = ("bad", "warn", "c", "b", "d")
+# What a failure is about has one colour on every chart. A second reason of the same sort is paler.
+FAMILIES = {
+    "parse": "c", "quality": "c", "conflict": "c", "blocked": "a", "http-403": "a", "http-429": "a", "http-451": "a",
+    "rate-limited": "a",
+    "timeout": "b", "connection": "d", "dns": "d", "away": "d", "tls": "d", "http-4": "warn", "http-5": "bad",
+    "server-error": "bad", "proxy": "quiet", "budget": "quiet",
+}  # fmt: skip
+OTHER_COLOUR = "d"
 
 
 class OverviewFilters(msgspec.Struct, frozen=True, kw_only=True):
+    """`since` and `until`, in seconds, are a part of the charts that somebody looks at closely."""
+
     range: Range = "hour"
+    since: Annotated[int, Meta(ge=0, le=10**11)] | None = None
+    until: Annotated[int, Meta(ge=0, le=10**11)] | None = None
 
 
 async def now(visit: Visit) -> Context:
@@ -32,7 +56,11 @@ async def lately(visit: Visit) -> Context:
 async def charts(visit: Visit) -> Context:
     if not visit.may(METRICS):
         return {"figures": None}
-    found = await figures_over(visit.project, visit.of(OverviewFilters).range)
+    chosen = visit.of(OverviewFilters)
+    if chosen.since is not None and chosen.until is not None:
+        found = await figures_between(visit.project, chosen.since, chosen.until)
+    else:
+        found = await figures_over(visit.project, chosen.range)
     notes = await marks(visit.project, visit.caller, found.since, found.until) if visit.may(JOBS) else []
     return {"figures": found, "ranges": tuple(RANGES), "notes": notes, **chart_series(found)}
 
@@ -62,11 +90,24 @@ def chart_series(found: History) -> Context:
         ],
         "errors": [
             Series(reason, [point.errors.get(reason, 0) for point in found.points], colour)
-            for reason, colour in zip(reasons, COLOURS, strict=False)
+            for reason, colour in colours_of(reasons).items()
         ],
         "items": [Series("items", [point.items for point in found.points], "b")],
-        "tokens": [Series("credits", [point.tokens for point in found.points], "a")] if found.whole.tokens else [],
+        "credits": [Series("credits", [point.credits for point in found.points], "a")] if found.whole.credits else [],
     }
+
+
+def colours_of(reasons: list[str]) -> dict[str, str]:
+    """The colour of each reason."""
+    found: dict[str, str] = {}
+    for reason in sorted(reasons):
+        colour = next((kind for start, kind in FAMILIES.items() if reason.startswith(start)), OTHER_COLOUR)
+        found[reason] = colour if colour not in found.values() else f"{colour} again"
+    return {reason: found[reason] for reason in reasons}
+
+
+async def ended(visit: Visit) -> Context:
+    return {"ended": await ended_badly(visit.project, visit.caller)}
 
 
 async def running(visit: Visit) -> Context:
@@ -79,10 +120,11 @@ VIEWS = (
         path=HOME,
         title="Overview",
         template="overview.html",
-        regions={"now": now, "lately": lately, "running": running, "charts": charts},
+        regions={"now": now, "lately": lately, "running": running, "ended": ended, "charts": charts},
         query=OverviewFilters,
         scope=JOBS,
         or_scope=SCRAPE,
         group="Work",
+        slow={"charts": CHARTS_EVERY},
     ),
 )

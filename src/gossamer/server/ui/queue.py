@@ -7,14 +7,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ...model.incident import Subject, SubjectKind
 from ...project.access.keys import ADMIN, JOBS
+from ...project.alerts.incidents import open_incident_of
 from ...project.dead_letters.attempts import FINE
 from ...project.jobs.overview import RANGES, Range
+from ...project.overrides import rest_words
 from ...project.records.figures import Point, history
 from ...project.sites.sites import CAUSES, queue_by_site, rest_site, resume_site, site_named, site_view, slow_site
 from .charts import Series, bars, lines
 from .templates import segment
-from .view import Action, Context, Done, View, Visit
+from .view import CHARTS_EVERY, Action, Context, Done, View, Visit
 
 AT_ONCE = 50
 BLOCKED = "blocked"
@@ -60,7 +63,8 @@ async def listed(visit: Visit) -> Context:
 
 
 async def one(visit: Visit) -> Context:
-    return {"site": await site_view(visit.project, visit.path["site"], sees=visit.caller.sees)}
+    found = await site_view(visit.project, visit.path["site"], sees=visit.caller.sees)
+    return {"site": found, "incident": await open_incident_of(visit.project, Subject(SubjectKind.SITE, found.site))}
 
 
 async def figures(visit: Visit) -> Context:
@@ -94,19 +98,21 @@ def page_of(site: str) -> str:
 
 
 async def slow(visit: Visit) -> Done:
-    order = await slow_site(visit.project, visit.path["site"], visit.of(RateForm).rate, by=visit.caller.name)
-    return Done(words=f"{order.site} {order.in_words}.", to=page_of(order.site), target=order.site)
+    site = site_named(visit.path["site"])
+    one = await slow_site(visit.project, visit.caller, site, visit.of(RateForm).rate)
+    return Done(words=f"{site} is asked at {one.value}.", to=page_of(site), target=one.key)
 
 
 async def rest(visit: Visit) -> Done:
-    order = await rest_site(visit.project, visit.path["site"], visit.of(RestForm).duration, by=visit.caller.name)
-    return Done(words=f"{order.site} {order.in_words}.", to=page_of(order.site), target=order.site)
+    site = site_named(visit.path["site"])
+    one = await rest_site(visit.project, visit.caller, site, visit.of(RestForm).duration)
+    return Done(words=f"{site} {rest_words(visit.project, site)}.", to=page_of(site), target=one.key)
 
 
 async def resume(visit: Visit) -> Done:
     site = site_named(visit.path["site"])
-    changed = await resume_site(visit.project, site)
-    words = f"{site} goes on as the settings say." if changed else f"There was no order for {site}."
+    changed = await resume_site(visit.project, visit.caller, site)
+    words = f"{site} goes on as the settings say." if changed else f"Nothing was set by hand for {site}."
     return Done(words=words, to=page_of(site), target=site)
 
 
@@ -127,6 +133,7 @@ VIEWS = (
         regions={"one": one, "figures": figures},
         query=SiteFilters,
         scope=ADMIN,
+        slow={"figures": CHARTS_EVERY},
     ),
 )
 ACTIONS = (

@@ -13,9 +13,10 @@ from markupsafe import Markup
 from msgspec import Meta
 from starlette.responses import Response
 
-from ...project.access.keys import JOBS, RECORDS
+from ...project.access.keys import ADMIN, JOBS, RECORDS
 from ...project.jobs.api_views import LAST_NUMBER, record_lines, seen_history, seen_quality
 from ...project.jobs.api_views import record_table as csv_table
+from ...project.records.forget import ForgetAsk, place_order
 from ...project.records.records import QualityScore, RecordFilter
 from ...project.records.table import (
     MOST_SORTED,
@@ -26,11 +27,11 @@ from ...project.records.table import (
     sorted_table,
     story_of_record,
 )
-from ...units import parse_duration, visible
+from ...project.row_page import RowFilters, row_page
+from ...units import many, parse_duration, visible
 from ..record_routes import LINES, TABLE, as_lines, streamed
 from .charts import Series, spark
-from .row_page import RowFilters, row_page
-from .view import Context, Download, View, Visit, check_seen, missing
+from .view import Action, Context, Done, Download, Question, View, Visit, check_seen, missing
 
 AT_ONCE = 50
 FIELD = "field."  # prefix of an item's own column in `sort`
@@ -49,6 +50,7 @@ class RecordFilters(msgspec.Struct, frozen=True, kw_only=True):
     spider: Text | None = None
     site: Text | None = None
     job: Text | None = None
+    gone_by: Text | None = None  # a job that marked them as gone
     changed: Literal["1h", "1d", "7d", "30d"] | None = None
     gone: bool = False
     sort: Text = "-stored"  # `stored` or `field.NAME`; a leading minus sorts in descending order
@@ -106,10 +108,12 @@ async def listed(visit: Visit) -> Context:
 
 async def _filter(visit: Visit, chosen: RecordFilters) -> RecordFilter:
     await check_seen(visit, chosen.job)
+    await check_seen(visit, chosen.gone_by)
     since = visit.project.clock.now() - parse_duration(chosen.changed).total_seconds() if chosen.changed else None
     return RecordFilter(
-        job=chosen.job, spider=chosen.spider, type=chosen.type, site=chosen.site, since=since, gone=chosen.gone
-    )
+        job=chosen.job, spider=chosen.spider, type=chosen.type, site=chosen.site, since=since, gone=chosen.gone,
+        gone_by=chosen.gone_by,
+    )  # fmt: skip
 
 
 async def export(visit: Visit) -> Response:
@@ -249,6 +253,26 @@ def _alike(old: list[str], new: list[str]) -> int:
     )
 
 
+async def ask_to_erase(visit: Visit) -> Question:
+    wanted = visit.of(RecordWanted)
+    counted = await place_order(visit.project, visit.caller, _order_of(wanted, dry_run=True))
+    words = (
+        f"Erase {many(counted.records, 'record')} everywhere: history, raw pages, the queue and every output? This"
+        f" cannot be undone."
+    )
+    return Question(words=words, button="Erase it", back="/ui/records")
+
+
+async def erase(visit: Visit) -> Done:
+    order = await place_order(visit.project, visit.caller, _order_of(visit.of(RecordWanted)))
+    words = f"{order.id}: it is being erased. Outputs, below, shows when that is done."
+    return Done(words=words, to="/ui/outputs", target=order.id)
+
+
+def _order_of(wanted: RecordWanted, *, dry_run: bool = False) -> ForgetAsk:
+    return ForgetAsk(record=wanted.key, type=wanted.type or None, site=wanted.site or None, dry_run=dry_run)
+
+
 VIEWS = (
     View(
         path="/ui/records",
@@ -280,5 +304,8 @@ VIEWS = (
         group="Data",
         live=False,
     ),
+)
+ACTIONS = (
+    Action(path="/ui/record/erase", handler=erase, form=RecordWanted, scope=ADMIN, for_admins=True, ask=ask_to_erase),
 )
 DOWNLOADS = (Download(path="/ui/records/export", handler=export, query=ExportFilters, scope=RECORDS, or_scope=JOBS),)

@@ -12,9 +12,11 @@ from msgspec import Meta
 
 from ...errors import Misconfigured
 from ...project.access.keys import ADMIN, JOBS
+from ...project.row_page import RowFilters, row_page
 from ...project.schedules.api_schedules import ScheduleRequest, write_schedule
 from ...project.schedules.changes import (
     ScheduleEdit,
+    edit_mark,
     edit_schedule,
     pause_schedule,
     remove_schedule,
@@ -23,12 +25,12 @@ from ...project.schedules.changes import (
     written_trigger,
 )
 from ...project.schedules.schedules import ScheduleView, calendar, list_schedules, show_schedule
-from ...units import many, seconds_of
+from ...units import many
+from ..answers import ApiError
 from .charts import hours, lane
 from .forms import read_into
-from .row_page import RowFilters, row_page
 from .templates import segment
-from .view import Action, Context, Done, Question, View, Visit, missing
+from .view import Action, Context, Done, Question, View, Visit
 
 DAY = timedelta(days=1)
 LANES_SHOWN = 50
@@ -46,6 +48,7 @@ class EditForm(msgspec.Struct, frozen=True, kw_only=True):
     overlap: Text = "skip"
     limit: Text = ""
     budget: Text = ""
+    seen: Text = ""
 
 
 class AddForm(EditForm, frozen=True, kw_only=True):
@@ -67,38 +70,35 @@ async def listed(visit: Visit) -> Context:
     found = await list_schedules(visit.project)
     wanted = [one for one in found.schedules if chosen.state in (None, one.state)]
     page = row_page(wanted, chosen, text=lambda one: f"{one.name} {one.spider}", columns=COLUMNS)
-    now = visit.project.clock.now()
     return {
         "found": found,
         "page": page,
         "states": dict(Counter(one.state for one in found.schedules).most_common()),
-        "overdue": {one.name for one in page.rows if one.next is not None and seconds_of(one.next) <= now},
         "filtered": bool(chosen.q or chosen.state),
     }
 
 
 async def day(visit: Visit) -> Context:
     """A lane for each schedule with its runs of the next 24 hours; the schedule that runs next comes first."""
-    found, now = await calendar(visit.project, DAY), visit.project.clock.now()
-    runs: dict[str, list[float]] = {}
-    for tick in found.ticks:
-        runs.setdefault(tick.schedule, []).append(max(seconds_of(tick.at), now))
+    now = visit.project.clock.now()
+    lanes, due = await calendar(visit.project, DAY, LANES_SHOWN)
     end = now + DAY.total_seconds()
-    lanes = [(name, times, lane(f"Runs of {name}", times, now, end)) for name, times in runs.items()]
     return {
-        "lanes": lanes[:LANES_SHOWN],
-        "more": len(lanes) - LANES_SHOWN,
-        "total": len(found.ticks),
-        "cut": found.cut,
+        "lanes": [(one, lane(f"Runs of {one.schedule}", one.times, now, end, cut=one.cut)) for one in lanes],
+        "more": due - len(lanes),
+        "total": sum(len(one.times) for one in lanes),
+        "cut": due > len(lanes) or any(one.cut for one in lanes),
         "hours": hours(now, end),
     }
 
 
 async def one(visit: Visit) -> Context:
     try:
-        return {"schedule": await show_schedule(visit.project, visit.path["name"])}
+        schedule = await show_schedule(visit.project, visit.path["name"])
+        return {"schedule": schedule, "seen": edit_mark(schedule)}
     except Misconfigured as error:
-        raise missing("schedule of that name") from error
+        words = "There is no schedule of that name here. It may have been removed."
+        raise ApiError(404, "not_found", words) from error
 
 
 def page_of(name: str) -> str:
@@ -155,6 +155,7 @@ async def edit(visit: Visit) -> Done:
         overlap=form.overlap,
         limit=_count(form.limit, "limit"),
         budget=_count(form.budget, "budget"),
+        seen=form.seen,
     )
     changed = await edit_schedule(visit.project, name, wanted)
     return Done(words=f"{name} runs {changed.when}; next: {changed.first_run}.", to=page_of(name), target=name)

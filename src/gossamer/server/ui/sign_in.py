@@ -37,7 +37,7 @@ class GuestPage(Protocol):
     ) -> Response: ...
 
 
-class Gate:
+class SignInGate:
     """`page` renders the form; `first` is the address of the first view that a key may see."""
 
     def __init__(self, project: Project, door: Door, *, page: GuestPage, first: Callable[[Caller], str]) -> None:
@@ -153,6 +153,8 @@ def check_scope(caller: Caller, wanted: View | Action | Download) -> None:
     """Raises ApiError when the key lacks the scope."""
     if not wanted.is_open_to(caller):
         raise ApiError(403, "scope", f"Your key lacks the scope {wanted.scope!r}. Sign in with a key that has it.")
+    if isinstance(wanted, Action) and (words := wanted.refusal(caller)):
+        raise ApiError(403, "role", words)
 
 
 def _inside(address: str) -> str:

@@ -1,8 +1,8 @@
 """The dashboard as a part of the server: routes requests to views and actions. sign_in.py identifies the visitor.
 
 Every request is checked: Host, sign-in cookie, rate and scope of the key. A form must come from one of our own pages
-(`Sec-Fetch-Site` or `Origin`) and contain the form token of the user; every form of a signed-in user is noted in the
-audit log, also one that was refused.
+(`Sec-Fetch-Site` or `Origin`) and contain the form token of the user; every form of a signed-in user that changes
+something is noted in the audit log, also one that was refused.
 
 How it fails: with a page that says what to do; an unexpected exception goes to the log.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,9 +29,24 @@ from ...project.open import Project
 from ...project.pages.results import PageReader
 from ..answers import ApiError, error_of
 from ..door import Door, DoorApp
-from .forms import HEADERS, SAID, check_same_site, filters_of, form_of, read_into, redirect, said, words_said
+from .forms import (
+    HEADERS,
+    SAID,
+    check_same_site,
+    compressed,
+    compressed_events,
+    filters_of,
+    form_of,
+    masked,
+    read_into,
+    redirect,
+    said,
+    takes_gzip,
+    words_said,
+)
 from .live import Hub, Regions, seen_of, version_of
-from .sign_in import Answer, Gate, NotSignedIn, check_scope
+from .manual import Manual, manual_of
+from .sign_in import Answer, NotSignedIn, SignInGate, check_scope
 from .templates import CSRF, Templates, link, read_assets
 from .view import HOME, Action, Download, Shown, View, Visit
 
@@ -58,15 +73,19 @@ class Dashboard:
         views: Iterable[View],
         actions: Iterable[Action],
         downloads: Iterable[Download],
+        api: Callable[[], dict[str, Any]],
     ) -> None:
+        self._api = api
+        self._manual: Manual | None = None
         self._project = project
         self._pages = pages
         self._door = door
         self._views = tuple(views)
         self._places = tuple((compile_path(view.path)[0], view) for view in self._views)
         self._actions = tuple(actions)
+        self._doings = tuple((compile_path(action.path)[0], action) for action in self._actions)
         self._downloads = tuple(downloads)
-        self._gate = Gate(project, door, page=self._guest_page, first=self._first)
+        self._gate = SignInGate(project, door, page=self._guest_page, first=self._first)
         assets = read_assets()
         self._assets = {asset.address: asset for asset in assets.values()}
         self._templates = Templates(assets)
@@ -80,6 +99,7 @@ class Dashboard:
             self._route("GET", "/", self._home),
             self._route("GET", "/ui", self._home),
             self._route("GET", "/ui/assets/{name}", self._asset),
+            self._route("GET", "/docs", self._docs),
             *(self._route(*answer) for answer in self._gate.answers()),
         ]
         for view in self._views:
@@ -104,15 +124,21 @@ class Dashboard:
         """The first view in the menu that the key may see."""
         return next((view.path for view in self._views if view.group and view.is_open_to(caller)), HOME)
 
+    async def _docs(self, request: Request) -> Response:
+        """The manual of the API; like the OpenAPI document it needs no key."""
+        if self._manual is None:
+            self._manual = manual_of(self._api())
+        return self._guest_page(request, "manual.html", "API", {"manual": self._manual})
+
     async def _nothing(self, request: Request) -> Response:
         await self._gate.visitor(request)
-        raise ApiError(404, "not_found", "There is no page at this address.")
+        raise ApiError(404, "not_found", "There is no page at this URL.")
 
     def _shows(self, view: View) -> Answer:
         async def answer(request: Request) -> Response:
             visitor = await self._gate.admit(request, view)
             visit = self._visit(request, visitor, filters_of(request, view.query))
-            regions = await self._regions(view, visit)
+            regions = await self._regions(view, visit, view.regions)
             self._hub.note(_sight_of(visit), regions)
             stream = f"/ui/live{request.url.path.removeprefix('/ui')}" if view.is_live(visit) else ""
             context = self._context(request, visitor, view.title) | self._context_of(visit)
@@ -131,10 +157,11 @@ class Dashboard:
             for name, html in regions.items()
         }
 
-    async def _regions(self, view: View, visit: Visit) -> Regions:
-        """The HTML of every region. Raises ApiError if a region says that the page does not exist."""
-        found = await asyncio.gather(*(self._region(view, visit, name) for name in view.regions))
-        return dict(zip(view.regions, found, strict=True))
+    async def _regions(self, view: View, visit: Visit, names: Iterable[str]) -> Regions:
+        """The HTML of these regions. Raises ApiError if a region says that the page does not exist."""
+        wanted = list(names)
+        found = await asyncio.gather(*(self._region(view, visit, name) for name in wanted))
+        return dict(zip(wanted, found, strict=True))
 
     async def _region(self, view: View, visit: Visit, name: str) -> str:
         try:
@@ -176,7 +203,9 @@ class Dashboard:
             "query": visit.query,
             "path": visit.path,
             "here": here,
-            "may": visit.may,
+            "may": lambda scope: visit.may(scope) and not visit.caller.refusal(),
+            "sees": visit.may,
+            "allows": lambda address: self._allows(visit.caller, address),
             "opened": lambda address: address if self._opens(visit.caller, address) else "",
             "now": visit.project.clock.now(),
         }
@@ -185,6 +214,13 @@ class Dashboard:
         """May the caller see the view at this address? Links to other views are not shown."""
         path = address.partition("?")[0]
         return next((view.is_open_to(caller) for place, view in self._places if place.fullmatch(path)), False)
+
+    def _allows(self, caller: Caller, address: str) -> bool:
+        """May the caller do what a form with this address does? Others are not shown."""
+        for place, action in self._doings:
+            if place.fullmatch(address):
+                return action.is_open_to(caller) and not action.refusal(caller)
+        raise ValueError(f"no action has the address {address}")
 
     def _context(self, request: Request, visitor: Visitor | None, title: str) -> dict[str, Any]:
         """The variables of the page around the regions."""
@@ -207,8 +243,10 @@ class Dashboard:
     ) -> Response:
         html = self._templates.page(template, context)
         if visitor is not None:
-            html = html.replace(CSRF, visitor.csrf)
+            html = html.replace(CSRF, masked(visitor.csrf))
         response = Response(html, status, HEADERS, "text/html; charset=utf-8")
+        if request.method == "GET":  # what is shown only once is the answer to a form
+            response = compressed(request, response)
         if context["said"]:
             response.delete_cookie(SAID, path="/")
         if visitor is not None:
@@ -232,7 +270,8 @@ class Dashboard:
             if request.method == "GET" and request.headers.get("accept", "").startswith("text/html"):
                 asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
                 return redirect(link("/ui/sign-in", next=asked))
-            return Response("You are not signed in.", 401, HEADERS, "text/plain")
+            words = "You are not signed in. Open /ui/sign-in in a browser; programs send their key to /api/v1.\n"
+            return Response(words, 401, HEADERS, "text/plain")
         except Exception as error:
             visitor = getattr(request.state, "visitor", None)
             return self._failure(request, _failure_of(request, error), visitor)
@@ -258,15 +297,19 @@ class Dashboard:
             seen = seen_of(request.headers.get("last-event-id") or request.query_params.get("seen", ""))
             events = self._hub.stream(
                 _sight_of(visit),
-                lambda: self._regions(view, visit),
+                lambda names: self._regions(view, visit, names),
+                view.regions.keys(),
+                slow=view.slow,
                 person=visitor.id,
                 seen=seen,
                 holds=_Holding(self._project.clock, self._gate, visitor).holds,
             )
-            headers = HEADERS | {"x-accel-buffering": "no"}
-            return StreamingResponse(
-                _named(events, visitor.csrf), headers=headers, media_type="text/event-stream; charset=utf-8"
-            )
+            headers = HEADERS | {"x-accel-buffering": "no", "vary": "accept-encoding"}
+            named = _named(events, visitor.csrf)
+            if takes_gzip(request):
+                headers["content-encoding"] = "gzip"
+                named = compressed_events(named)
+            return StreamingResponse(named, headers=headers, media_type="text/event-stream; charset=utf-8")
 
         return answer
 
@@ -289,7 +332,8 @@ class Dashboard:
                     status = 200
                     return self._page(request, visitor, "question.html", context)
                 done = await action.handler(visit)
-                await self._project.state.durable()
+                if action.changes:
+                    await self._project.state.durable()
                 target = done.target
                 if isinstance(done, Shown):
                     status = 201
@@ -303,7 +347,7 @@ class Dashboard:
                 status = error_of(error).status
                 raise
             finally:
-                if status != 200:  # asking for confirmation changes nothing
+                if action.changes and status != 200:  # asking for confirmation changes nothing
                     await self._door.note(request, visitor.caller, target, status)
             return said(request, self._project.settings, redirect(done.to), done.words)
 
@@ -325,7 +369,7 @@ class Dashboard:
         if asset is None:
             raise ApiError(404, "not_found", "There is no such file.")
         headers = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
-        return Response(asset.content, headers=headers, media_type=asset.kind)
+        return compressed(request, Response(asset.content, headers=headers, media_type=asset.kind))
 
 
 def _failure_of(request: Request, error: Exception) -> ApiError:
@@ -342,14 +386,15 @@ def _failure_of(request: Request, error: Exception) -> ApiError:
 
 def _sight_of(visit: Visit) -> str:
     """A key that is equal for all users who see the same page."""
-    sight = "admin" if visit.caller.is_admin else f"{visit.caller.id} {sorted(visit.caller.scopes)}"
+    caller = visit.caller
+    sight = f"admin {caller.role}" if caller.is_admin else f"{caller.id} {sorted(caller.scopes)}"
     return f"{link(visit.address, **visit.filters)} {sight}"
 
 
 class _Holding:
     """Whether the user is still signed in; looked up now and then."""
 
-    def __init__(self, clock: Clock, gate: Gate, visitor: Visitor) -> None:
+    def __init__(self, clock: Clock, gate: SignInGate, visitor: Visitor) -> None:
         self._clock = clock
         self._gate = gate
         self._visitor = visitor
@@ -370,4 +415,4 @@ class _Holding:
 async def _named(events: AsyncIterator[bytes], csrf: str) -> AsyncIterator[bytes]:
     """Events with the form token of the user who receives them."""
     async for event in events:
-        yield event.replace(CSRF.encode(), csrf.encode())
+        yield event.replace(CSRF.encode(), masked(csrf).encode())

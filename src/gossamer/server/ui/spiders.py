@@ -13,9 +13,9 @@ from ...project.access.keys import JOBS, SCRAPE
 from ...project.jobs.api_jobs import begin_crawl
 from ...project.jobs.api_requests import CrawlRequest
 from ...project.pages.playground import KINDS, Kind, fetch_to_try, try_selector
+from ...project.row_page import RowFilters, row_page
 from ...project.spiders.spiders import spiders_of, written_arguments
 from ..answers import ApiError
-from .row_page import RowFilters, row_page
 from .templates import link
 from .view import Action, Context, Done, View, Visit
 

@@ -190,7 +190,7 @@ def job_meter(job: JobView) -> Markup:
     """The progress bar of a job: done, given up, open."""
     parts = (
         ("done", job.done + job.unchanged, "ok"),
-        ("given up", job.dead, "bad"),
+        ("dead", job.dead, "bad"),
         ("dropped", job.dropped, "quiet"),
         ("open", job.open, "rest"),
     )

@@ -25,6 +25,8 @@ from ..endpoint import ANY
 
 T = TypeVar("T")
 HOME = "/ui/overview"
+FORGOTTEN = "It may have been deleted since: retention.jobs, gossamer prune."
+CHARTS_EVERY = 10.0  # seconds between two renderings of charts that somebody looks at
 
 
 class NoFilters(msgspec.Struct, frozen=True):
@@ -66,7 +68,8 @@ Region = Callable[[Visit], Awaitable[Context]]
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """One page. `template` has a block for each of `regions`; `query` is the struct of its filters, every field with a
-    default. A view with a `group` is listed there in the menu."""
+    default. A view with a `group` is listed there in the menu. Regions named in `slow`, such as charts, move little and
+    weigh much: while the page is live they are rendered that many seconds apart."""
 
     path: str
     title: str
@@ -77,6 +80,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     or_scope: str = ""
     group: str = ""
     live: bool | Callable[[Visit], bool] = True
+    slow: dict[str, float] = {}
 
     def is_live(self, visit: Visit) -> bool:
         return self.live if isinstance(self.live, bool) else self.live(visit)
@@ -111,17 +115,24 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """A form that changes something. With `ask`, the user first gets a question, with the same form to confirm."""
+    """A form that changes something, or computes something long. With `ask`, the user first gets a question, with the
+    same form to confirm."""
 
     path: str
     handler: Callable[[Visit], Awaitable[Done | Shown]]
     form: type[msgspec.Struct] = NoFilters
     scope: str
     or_scope: str = ""
+    for_admins: bool = False  # an operator may not do it, whatever the scope
+    changes: bool = True  # False: it is not noted in the audit log
     ask: Callable[[Visit], Awaitable[Question]] | None = None
 
     def is_open_to(self, caller: Caller) -> bool:
         return caller.may(self.scope) or caller.may(self.or_scope)
+
+    def refusal(self, caller: Caller) -> str:
+        """Why the role of the caller forbids it; "" if it does not."""
+        return caller.refusal(for_admins=self.for_admins)
 
 
 class Download(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +163,7 @@ async def job_of(visit: Visit, id: str, *, to_change: bool = False) -> Job:
     """The job with that id. Raises ApiError if the caller may not see it (as if it did not exist) or not change it."""
     job = await job_for(visit.project, visit.caller, id)
     if job is None:
-        raise missing("job of that id")
+        raise ApiError(404, "not_found", f"There is no job of that id here. {FORGOTTEN}")
     if to_change and not visit.caller.may_change(job):
         words = f"The job {job.id} was not started with your key: you can only look at it. An admin can change it."
         raise ApiError(403, "owner", words)

@@ -2,32 +2,69 @@
 
 from __future__ import annotations
 
-from . import access, alerts, dead_letters, jobs, notes, overview, queue, records, schedules, spiders, why, workers
+from . import (
+    access,
+    alerts,
+    boards,
+    copies,
+    dead_letters,
+    disk,
+    healing,
+    incidents,
+    jobs,
+    notes,
+    outline,
+    outputs,
+    overrides,
+    overview,
+    queue,
+    records,
+    schedules,
+    search,
+    spiders,
+    why,
+    workers,
+)
 from .view import Action, Download, View
 
 VIEWS: tuple[View, ...] = (
     *overview.VIEWS,
+    *incidents.VIEWS,
+    *boards.VIEWS,
     *jobs.VIEWS,
     *spiders.VIEWS,
+    *healing.VIEWS,
     *queue.VIEWS,
     *dead_letters.VIEWS,
     *schedules.VIEWS,
     *records.VIEWS,
+    *outputs.VIEWS,
     *why.VIEWS,
+    *copies.VIEWS,
+    *outline.VIEWS,
     *notes.VIEWS,
     *alerts.VIEWS,
     *workers.VIEWS,
+    *overrides.VIEWS,
+    *disk.VIEWS,
     *access.VIEWS,
+    *search.VIEWS,
 )
 ACTIONS: tuple[Action, ...] = (
+    *incidents.ACTIONS,
     *jobs.ACTIONS,
     *spiders.ACTIONS,
+    *healing.ACTIONS,
     *queue.ACTIONS,
     *dead_letters.ACTIONS,
     *schedules.ACTIONS,
+    *records.ACTIONS,
+    *outputs.ACTIONS,
+    *outline.ACTIONS,
     *notes.ACTIONS,
     *alerts.ACTIONS,
     *workers.ACTIONS,
+    *overrides.ACTIONS,
     *access.ACTIONS,
 )
-DOWNLOADS: tuple[Download, ...] = (*records.DOWNLOADS, *dead_letters.DOWNLOADS)
+DOWNLOADS: tuple[Download, ...] = (*records.DOWNLOADS, *dead_letters.DOWNLOADS, *copies.DOWNLOADS)

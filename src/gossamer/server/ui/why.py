@@ -43,7 +43,7 @@ class OneFilters(msgspec.Struct, frozen=True, kw_only=True):
     job: Text = ""
 
 
-class Event(NamedTuple):
+class StoryEvent(NamedTuple):
     """One event in the story of a URL. `kind` is a colour: good, bad, warn or quiet; `href` links to its details."""
 
     at: str
@@ -64,35 +64,40 @@ async def story(visit: Visit) -> Context:
     return {"story": found, "events": timeline(found)}
 
 
-def timeline(story: Story) -> list[Event]:
+def timeline(story: Story) -> list[StoryEvent]:
     """All events of a URL, oldest first."""
     events = [event for job in story.jobs for event in _of_job(job)]
     events += [_of_attempt(one) for one in story.attempts]
     events += [
-        Event(one.fetched_at, "archived", f"status {one.status}, {one.archive_ref}", "quiet") for one in story.visits
+        StoryEvent(one.fetched_at, "archived", f"status {one.status}, {one.archive_ref}", "quiet")
+        for one in story.visits
     ]
     for record in story.records:
-        words = f"version {record.version} of {record.key}, by {record.spider}"
         page = link("/ui/record", type=record.type, site=record.site, key=record.key)
-        events.append(Event(record.last_changed, f"record {record.type}", words, "good", page))
+        if record.gone_since is not None:
+            words = f"{record.key} was marked as gone by {record.job}"
+            events.append(StoryEvent(record.gone_since, f"record {record.type} gone", words, "warn", page))
+            continue
+        words = f"version {record.version} of {record.key}, by {record.spider}"
+        events.append(StoryEvent(record.last_changed, f"record {record.type}", words, "good", page))
     return sorted(events, key=lambda event: event.at)
 
 
-def _of_job(job: JobStory) -> list[Event]:
+def _of_job(job: JobStory) -> list[StoryEvent]:
     found = f"on {job.found_on}" if job.found_on else "as a seed"
     words, page = f"{found}, by {job.job}, depth {job.depth}", f"/ui/jobs/{segment(job.job)}"
-    events = [Event(job.created_at, "found", words, "quiet", page)]
-    events += [Event(one.at, "incident", one.what, "warn") for one in job.incidents]
+    events = [StoryEvent(job.created_at, "found", words, "quiet", page)]
+    events += [StoryEvent(one.at, "incident", one.what, "warn") for one in job.incidents]
     return events
 
 
-def _of_attempt(one: AttemptView) -> Event:
+def _of_attempt(one: AttemptView) -> StoryEvent:
     parts = [f"status {one.status}" if one.status else "no answer", f"in {seconds(one.latency)}", f"by {one.route}"]
     parts += [f"through {one.proxy}"] if one.proxy else []
     parts += [one.error or one.reason] if one.error or one.reason else []
     kind = "good" if one.outcome in FINE else "bad" if one.outcome == "dead" else "warn"
     bars = link("/ui/attempts/page", url=one.url, job=one.job)
-    return Event(one.at, one.outcome, f"try {one.attempt} of {one.job}: {', '.join(parts)}", kind, bars)
+    return StoryEvent(one.at, one.outcome, f"try {one.attempt} of {one.job}: {', '.join(parts)}", kind, bars)
 
 
 # -- attempts --------------------------------------------------------------------------------------------------------

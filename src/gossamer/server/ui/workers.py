@@ -10,13 +10,14 @@ import msgspec
 from msgspec import Meta
 
 from ...project.access.keys import ADMIN, JOBS
+from ...project.overrides import OverrideQuery, list_overrides
 from ...project.records.figures import history
-from ...project.sites.proxies import proxy_pools, reset_exits, try_exits
+from ...project.row_page import RowFilters, row_page
+from ...project.sites.proxies import proxy_pools, reset_proxies, try_proxies
 from ...project.sites.routes import reset_routes, route_report
-from ...project.workers.workers import WorkerView, drain_worker, leading_scheduler, list_workers
+from ...project.workers.workers import FATES, WorkerView, drain_worker, forget_worker, leading_scheduler, list_workers
 from ...units import many
 from .charts import Series, bars
-from .row_page import RowFilters, row_page
 from .view import Action, Context, Done, Question, View, Visit
 
 DAY = 86_400.0
@@ -31,6 +32,7 @@ class WorkerForm(msgspec.Struct, frozen=True, kw_only=True):
 
 class PoolForm(msgspec.Struct, frozen=True, kw_only=True):
     pool: Name
+    proxy: Name = ""
 
 
 class SiteForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +64,7 @@ async def listed(visit: Visit) -> Context:
     wanted = [one for one in workers if chosen.state in (None, _state(one))]
     return {
         "workers": workers,
+        "fates": FATES,
         "page": row_page(wanted, chosen, text=_worker_text, columns=WORKER_COLUMNS),
         "states": dict(states.most_common()),
         "filtered": bool(chosen.q or chosen.state),
@@ -71,7 +74,7 @@ async def listed(visit: Visit) -> Context:
 
 
 def _state(one: WorkerView) -> str:
-    return "missing" if one.missing else one.state
+    return one.fate or one.state
 
 
 def _worker_text(one: WorkerView) -> str:
@@ -80,8 +83,18 @@ def _worker_text(one: WorkerView) -> str:
 
 async def ask_to_drain(visit: Visit) -> Question:
     name = visit.of(WorkerForm).name
-    words = f"Let {name} finish what it has in hand and end? Its supervisor starts no other worker in its place."
+    words = f"Let {name} finish what it has begun and end? Its supervisor starts no other worker in its place."
     return Question(words=words, button="Drain it", back="/ui/workers")
+
+
+async def restart(visit: Visit) -> Done:
+    worker = await drain_worker(visit.project, visit.of(WorkerForm).name, restart=True)
+    return Done(words=f"{worker.name} was asked to restart.", to="/ui/workers", target=worker.name)
+
+
+async def forget_missing(visit: Visit) -> Done:
+    worker = await forget_worker(visit.project, visit.of(WorkerForm).name)
+    return Done(words=f"{worker.name} is forgotten.", to="/ui/workers", target=worker.name)
 
 
 async def drain(visit: Visit) -> Done:
@@ -93,11 +106,16 @@ async def drain(visit: Visit) -> Done:
 
 
 async def learned(visit: Visit) -> Context:
-    return {"report": await route_report(visit.project, limit=SITES_SHOWN)}
+    found = await list_overrides(visit.project, visit.caller, OverrideQuery())
+    return {
+        "report": await route_report(visit.project, limit=SITES_SHOWN),
+        "by_hand": {one.key: one for one in found if one.key.startswith("router.") or one.key.endswith(".budget")},
+    }
 
 
 async def pools(visit: Visit) -> Context:
-    return {"pools": await proxy_pools(visit.project)}
+    found = await list_overrides(visit.project, visit.caller, OverrideQuery(prefix="proxies."))
+    return {"pools": await proxy_pools(visit.project), "by_hand": {one.key for one in found}}
 
 
 async def spend(visit: Visit) -> Context:
@@ -105,32 +123,34 @@ async def spend(visit: Visit) -> Context:
     found = await history(visit.project, since=visit.project.clock.now() - days * DAY, busiest=0)
     names = sorted({name for point in found.points for name in point.routes})
     times = [point.at for point in found.points]
-    tokens = [
-        Series(name, [point.routes[name].tokens if name in point.routes else 0.0 for point in found.points], kind)
+    credits = [
+        Series(name, [point.routes[name].credits if name in point.routes else 0.0 for point in found.points], kind)
         for name, kind in zip(names, KINDS * (len(names) // len(KINDS) + 1), strict=False)
     ]
     return {
         "routes": {name: found.whole.routes[name] for name in sorted(found.whole.routes)},
-        "tokens": found.whole.tokens,
-        "chart_of": bars("Credits spent, by route", times, [one for one in tokens if any(one.values)]),
-        "spent_anything": any(any(one.values) for one in tokens),
+        "credits": found.whole.credits,
+        "chart_of": bars("Credits spent, by route", times, [one for one in credits if any(one.values)]),
+        "spent_anything": any(any(one.values) for one in credits),
     }
 
 
 async def try_pool(visit: Visit) -> Done:
     pool = visit.of(PoolForm).pool
-    found = await try_exits(visit.project.settings, pool)
+    found = await try_proxies(visit.project.settings, pool, only=visit.of(PoolForm).proxy or None)
     bad = [one for one in found if not one.ok]
-    words = f"{len(found) - len(bad)} of {many(len(found), 'exit')} of {pool} let us in"
+    words = f"{len(found) - len(bad)} of {many(len(found), 'proxy', 'proxies')} of {pool} let us in"
     if bad:
-        words += f"; {bad[0].exit}: {bad[0].words}"[:400]
+        words += f"; {bad[0].proxy}: {bad[0].words}"[:400]
     return Done(words=f"{words}.", to="/ui/routes", target=pool)
 
 
 async def wake_pool(visit: Visit) -> Done:
     pool = visit.of(PoolForm).pool
-    count = await reset_exits(visit.project, pool)
-    return Done(words=f"The rests of {many(count, 'exit')} of {pool} are over.", to="/ui/routes", target=pool)
+    count = await reset_proxies(visit.project, pool)
+    return Done(
+        words=f"The rests of {many(count, 'proxy', 'proxies')} of {pool} are over.", to="/ui/routes", target=pool
+    )
 
 
 async def ask_to_forget(visit: Visit) -> Question:
@@ -168,6 +188,8 @@ VIEWS = (
 )
 ACTIONS = (
     Action(path="/ui/workers/drain", handler=drain, ask=ask_to_drain, form=WorkerForm, scope=ADMIN),
+    Action(path="/ui/workers/restart", handler=restart, form=WorkerForm, scope=ADMIN),
+    Action(path="/ui/workers/forget", handler=forget_missing, form=WorkerForm, scope=ADMIN),
     Action(path="/ui/routes/try", handler=try_pool, form=PoolForm, scope=ADMIN),
     Action(path="/ui/routes/wake", handler=wake_pool, form=PoolForm, scope=ADMIN),
     Action(path="/ui/routes/forget", handler=forget, ask=ask_to_forget, form=SiteForm, scope=ADMIN),

@@ -189,10 +189,77 @@ function moment(hit) {
   return `${day.format(at)}, ${($("[data-form=second]", chart) ? second : clock).format(at)}`;
 }
 
+// A line through every chart at the moment under the pointer, and the figures of that moment under each.
 document.addEventListener("pointerover", (event) => {
   const hit = event.target.closest?.(".hit");
-  const readout = hit && $(".readout", hit.closest(".chart-box"));
-  if (readout) readout.textContent = `${moment(hit)} · ${hit.textContent.split(": ").slice(1).join(": ")}`;
+  for (const line of $$("line.cross")) line.remove();
+  if (!hit) return;
+  const at = Date.parse(hit.dataset.at);
+  for (const chart of $$("svg.chart")) {
+    const own = chart === hit.closest("svg") ? hit : nearest(chart, at);
+    if (!own) continue;
+    const x = Number(own.getAttribute("x")) + Number(own.getAttribute("width")) / 2;
+    const line = document.createElementNS(SVG, "line");
+    for (const [name, value] of Object.entries({ class: "cross", x1: x, x2: x, y1: own.getAttribute("y"), y2: Number(own.getAttribute("y")) + Number(own.getAttribute("height")) })) line.setAttribute(name, value);
+    chart.append(line);
+    const readout = $(".readout", chart.closest(".chart-box"));
+    if (readout) readout.textContent = `${moment(own)} · ${own.textContent.split(": ").slice(1).join(": ")}`;
+  }
+});
+
+const SVG = "http://www.w3.org/2000/svg";
+
+// The point of a chart at a moment, unless that lies outside of it.
+function nearest(chart, at) {
+  const hits = $$(".hit", chart);
+  if (hits.length < 2) return null;
+  const step = Date.parse(hits[1].dataset.at) - Date.parse(hits[0].dataset.at);
+  const best = hits.reduce((one, other) => (Math.abs(Date.parse(other.dataset.at) - at) < Math.abs(Date.parse(one.dataset.at) - at) ? other : one));
+  return Math.abs(Date.parse(best.dataset.at) - at) <= step ? best : null;
+}
+
+// Dragging over a chart shows that part of the time.
+let drag = null;
+
+function chosenPart(event) {
+  const hits = $$(".hit", drag.chart);
+  const other = event.target.closest?.(".hit");
+  const end = other && hits.includes(other) ? other : drag.end;
+  const [from, to] = hits.indexOf(drag.begin) <= hits.indexOf(end) ? [drag.begin, end] : [end, drag.begin];
+  return { end, from, to };
+}
+
+document.addEventListener("pointerdown", (event) => {
+  const hit = event.pointerType === "mouse" && event.button === 0 && event.target.closest?.("[data-zoom] .hit");
+  if (!hit) return;
+  const shade = document.createElementNS(SVG, "rect");
+  shade.setAttribute("class", "chosen");
+  hit.closest("svg").append(shade);
+  drag = { begin: hit, end: hit, chart: hit.closest("svg"), shade };
+  event.preventDefault();
+});
+
+document.addEventListener("pointermove", (event) => {
+  if (!drag) return;
+  const { end, from, to } = chosenPart(event);
+  drag.end = end;
+  const left = Number(from.getAttribute("x"));
+  const room = { x: left, width: Number(to.getAttribute("x")) + Number(to.getAttribute("width")) - left, y: from.getAttribute("y"), height: from.getAttribute("height") };
+  for (const [name, value] of Object.entries(room)) drag.shade.setAttribute(name, value);
+});
+
+document.addEventListener("pointerup", (event) => {
+  if (!drag) return;
+  const { from, to } = chosenPart(event);
+  const [since, until] = [from, to].map((hit) => Math.floor(Date.parse(hit.dataset.at) / 1000));
+  const zoom = drag.chart.closest("[data-zoom]").dataset.zoom;
+  drag.shade.remove();
+  drag = null;
+  if (until <= since) return;
+  const url = new URL(zoom, location.href);
+  url.searchParams.set("since", since);
+  url.searchParams.set("until", until);
+  location.assign(url);
 });
 
 // -- copying ---------------------------------------------------------------------------------------------------------
@@ -215,10 +282,10 @@ document.addEventListener("click", async (event) => {
 
 // -- keys ------------------------------------------------------------------------------------------------------------
 
-const GO = { o: "overview", j: "jobs", q: "queue", d: "dead", y: "why", a: "attempts", r: "records", s: "schedules", w: "workers", k: "spiders",
+const GO = { o: "overview", b: "boards/spiders", j: "jobs", q: "queue", d: "dead", y: "why", a: "attempts", r: "records", s: "schedules", w: "workers", k: "spiders",
   l: "alerts", u: "quality", x: "try", p: "routes", c: "callbacks", e: "keys", t: "settings" };
 const HELP = [
-  ["/", "to the search"], ["n", "to the next page of a list"], ["?", "these words"], ["Esc", "closes them"],
+  ["/", "to the search of everything"], ["n", "to the next page of a list"], ["?", "these words"], ["Esc", "closes them"],
   ...Object.entries(GO).map(([key, view]) => [`g ${key}`, `to ${view}`]),
 ];
 let going = false;

@@ -1,0 +1,1 @@
+"""Other people's interfaces on ours: projects of Scrapy, workers of Celery, clients of Firecrawl."""
