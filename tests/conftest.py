@@ -32,6 +32,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is where a shell has begun us in the background, and all that the tests start would be deaf to Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+CONTAINERS = Path(__file__).with_name("containers")  # `make test-containers`
 MEMORY = Path("/dev/shm")
 ROOM = 6 << 30  # bytes; the tests of six processes need less than a fourth of it at any time
 _LONG_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.long\b", re.MULTILINE)
@@ -65,7 +66,9 @@ def _is_roomy(folder: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A file without a test that was asked for is not even imported."""
+    """A file without a test that was asked for is not even imported. Containers are asked for by name."""
+    if collection_path == CONTAINERS:
+        return None if any("tests/containers" in word for word in config.args) else True
     wanted = config.option.markexpr
     if wanted not in ("long", "not long") or not collection_path.match("test_*.py"):
         return None

@@ -52,11 +52,11 @@ def forged(project: ProjectFolder, kind: str, body: bytes, counts: dict[str, dic
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        ("purse", zstandard.compress(msgspec.msgpack.encode([{"name": 1, "spent": "much"}]))),
-        ("purse", zstandard.compress(b"\xc1")),
-        ("purse", zstandard.compress(msgspec.msgpack.encode([]))),
-        ("purse", b"not compressed"),
-        ("purse", b"\x28\xb5\x2f\xfd\xc0\x00" + (2**40).to_bytes(8, "little") + b"\x01\x00\x00"),  # 1 TiB, it says
+        ("spending", zstandard.compress(msgspec.msgpack.encode([{"name": 1, "spent": "much"}]))),
+        ("spending", zstandard.compress(b"\xc1")),
+        ("spending", zstandard.compress(msgspec.msgpack.encode([]))),
+        ("spending", b"not compressed"),
+        ("spending", b"\x28\xb5\x2f\xfd\xc0\x00" + (2**40).to_bytes(8, "little") + b"\x01\x00\x00"),  # 1 TiB, it says
         ("header", zstandard.compress(msgspec.msgpack.encode([]))),
         ("unknown", zstandard.compress(msgspec.msgpack.encode([]))),
     ],
@@ -73,7 +73,7 @@ def test_a_forged_file_is_refused_before_anything_is_touched(project: ProjectFol
 
 
 def test_a_backup_of_other_stores_than_there_are_is_refused(project: ProjectFolder) -> None:
-    forged(project, "purse", zstandard.compress(msgspec.msgpack.encode([])), {"wishes": {}})
+    forged(project, "spending", zstandard.compress(msgspec.msgpack.encode([])), {"wishes": {}})
     assert "is not a whole backup" in project.run("restore", "forged.backup").err
 
 
@@ -119,16 +119,16 @@ def test_millions_of_rows_in_few_bytes_are_not_decoded() -> None:
     body = zstandard.compress(b"\xdd" + number.to_bytes(4, "big") + row * number)
     assert len(body) < 10_000
     with pytest.raises(ValueError, match="too many rows"):
-        _decoded(msgspec.msgpack.encode(("purse", body)))
+        _decoded(msgspec.msgpack.encode(("spending", body)))
 
 
 def test_nesting_without_end_is_damage(project: ProjectFolder) -> None:
-    forged(project, "purse", zstandard.compress(b"\x91" * 100_000), {"state": {}})
+    forged(project, "spending", zstandard.compress(b"\x91" * 100_000), {"state": {}})
     assert "is not a whole backup" in project.run("restore", "forged.backup").err
 
 
 UNFIT = {
-    "a number of twenty digits": ("purse", {"name": "day", "spent": 2**64 - 1}),
+    "a number of twenty digits": ("spending", {"name": "day", "spent": 2**64 - 1}),
     "a job with such a number": (
         "job",
         {
@@ -160,7 +160,7 @@ def test_a_time_that_no_calendar_has_is_shown_all_the_same(project: ProjectFolde
         format=1, version="9.9", project="", fingerprints=1, made_at=made_at, counts={"state": {"budgets": 1}}
     )
     with new_backup(project.folder / "forged.backup", header) as writer:
-        writer.frame("purse", [DumpedSpending(name="day", spent=1)])
+        writer.frame("spending", [DumpedSpending(name="day", spent=1)])
 
     said = project.run("restore", "forged.backup")
 

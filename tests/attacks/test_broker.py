@@ -28,7 +28,7 @@ from kombu import Message as BrokerMessage
 from kombu.exceptions import ContentDisallowed
 
 from gossamer.access.contract import Callback, CallbackState
-from gossamer.celery import attach
+from gossamer.compat.celery import attach
 from gossamer.errors import Misconfigured, Permanent
 from gossamer.model.job import JobTerms
 from gossamer.project.jobs.api_requests import BadRequest

@@ -14,7 +14,7 @@ import h11
 import pytest
 
 from gossamer.server import connection
-from gossamer.server.run import Server, _config
+from gossamer.server.run import HttpServer, _config
 from tests.patience import PATIENCE
 from tests.server.serving import Served, listening, serving, settings_of
 
@@ -29,7 +29,7 @@ async def door(tmp_path: Path) -> AsyncIterator[Served]:
 
 @pytest.fixture
 async def port(door: Served) -> AsyncIterator[int]:
-    async with listening(Server(_config(door.app))) as port:
+    async with listening(HttpServer(_config(door.app))) as port:
         yield port
 
 
@@ -203,7 +203,7 @@ FORM = b"Content-Type: application/x-www-form-urlencoded\r\n"
 )
 async def test_silent_connections_from_many_addresses_lock_nobody_out(door: Served, half: bytes) -> None:
     """Five times as many connections as the server has, half of them with half a request."""
-    async with AsyncExitStack() as stack, listening(Server(_config(door.app, 200, MOST))) as port:
+    async with AsyncExitStack() as stack, listening(HttpServer(_config(door.app, 200, MOST))) as port:
         opened = []
         for number in range(5 * MOST):
             place = (f"127.0.0.{2 + number % 10}", 0)
@@ -227,7 +227,7 @@ async def test_silent_connections_from_many_addresses_lock_nobody_out(door: Serv
 
 async def test_a_client_that_waits_between_requests_gives_way_and_others_go_on(door: Served) -> None:
     """Connections that were used, and are kept open without a request, count as idle too."""
-    async with AsyncExitStack() as stack, listening(Server(_config(door.app, 200, MOST))) as port:
+    async with AsyncExitStack() as stack, listening(HttpServer(_config(door.app, 200, MOST))) as port:
         for _ in range(2 * MOST):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             stack.callback(writer.close)

@@ -15,6 +15,7 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from gossamer.access.webhooks import new_secret, signed_headers
+from gossamer.compat.firecrawl import documents, watch
 from gossamer.errors import BackendUnavailable
 from gossamer.model.url import _BAD_PORTS
 from gossamer.project.access import keys
@@ -23,7 +24,6 @@ from gossamer.project.jobs import api_views
 from gossamer.project.open import Project
 from gossamer.server import door as door_module
 from gossamer.server import job_routes, record_routes
-from gossamer.server.firecrawl import documents, watch
 from gossamer.server.ui import live
 from gossamer.server.ui import site as site_module
 from tests.patience import PATIENCE, until

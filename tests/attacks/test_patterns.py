@@ -16,11 +16,10 @@ import pytest
 
 from gossamer.fetch.robots_rules import read_robots
 from gossamer.model.file import file_name
-from gossamer.model.job import Job, JobState, JobTerms
+from gossamer.model.job import SITE_PART, Job, JobState, JobTerms
 from gossamer.model.site_part import KEPT_PROGRAMS, LARGEST_PROGRAM, SitePart, _compiled
 from gossamer.model.task import Request
 from gossamer.parse.arguments import stored_arguments
-from gossamer.parse.site import SITE_PART
 from gossamer.project.jobs.site_crawl import SiteCrawl
 from gossamer.project.pages import extraction, page_children
 from gossamer.project.spiders.spiders import spider_of_job

@@ -6,8 +6,8 @@ Tried here, by both transports that use proxies:
 - a tunnel that says 200 and then speaks plain HTTP, or says that a body follows
 - a redirect as the answer to CONNECT, which leads to a private address; cookies in that answer
 
-Tried elsewhere: passwords that are quoted, other certificates, SOCKS5 replies (tests/unit/test_fetch_exits.py,
-tests/conformance/test_transport_exits.py), and the same behind a browser (tests/browser/test_guard_proxy_exits.py).
+Tried elsewhere: passwords that are quoted, other certificates, SOCKS5 replies (tests/unit/test_fetch_proxies.py,
+tests/conformance/test_transport_proxies.py), and the same behind a browser (tests/browser/test_guard_proxy_proxies.py).
 
 Not prevented: a proxy reads and writes what passes over plain HTTP, and sees which sites are visited over TLS. A route
 with `transport = "profile"` reads a single line of a proxy's answer for as long as `fetch.connect_timeout` lasts,
@@ -27,7 +27,7 @@ import pytest
 from gossamer.errors import FetchFailed, FetchRefused
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Response
-from gossamer.model.route import Exit
+from gossamer.model.route import Proxy
 from tests.conformance.transports import LIMITS, Opener, get
 from tests.conformance.transports import opened as opened
 from tests.sites.hostile_server import hostile_site
@@ -59,8 +59,8 @@ class HostileProxy:
         writer.close()
 
     @property
-    def exit(self) -> Exit:
-        return Exit(name="hostile", pool="test", scheme="http", host="127.0.0.1", port=self.port, allow_private=True)
+    def proxy(self) -> Proxy:
+        return Proxy(name="hostile", pool="test", scheme="http", host="127.0.0.1", port=self.port, allow_private=True)
 
 
 @asynccontextmanager
@@ -74,7 +74,7 @@ async def a_hostile_proxy(begin: bytes, more: bytes = b"") -> AsyncIterator[Host
 
 async def through(opened: Opener, proxy: HostileProxy) -> Response:
     async with opened(SHOP) as transport:
-        return await get(transport, "https://shop.example/", exit=proxy.exit, limits=SHORT)
+        return await get(transport, "https://shop.example/", proxy=proxy.proxy, limits=SHORT)
 
 
 ENDLESS = {

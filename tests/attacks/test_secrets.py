@@ -281,7 +281,7 @@ def test_a_password_in_a_url_is_sent_and_stands_nowhere(
 # The request options of tasks, and the sources of schedules and of their jobs, which no worker could read without them.
 # A backup has all that the state has.
 ALLOWED = {
-    laptop: re.compile(r"state\.urls\.extras: .*auth|state\.(jobs\.terms|schedules\.standing): .*source|all\.backup: "),
+    laptop: re.compile(r"state\.urls\.extras: .*auth|state\.(jobs\.terms|schedules\.progress): .*source|all\.backup: "),
     fleet: re.compile(
         r'state\.gossamer:[^ ]+:(\d+:urls: .*"auth"|jobs: |schedules: .*source)|all\.backup: ', re.DOTALL
     ),

@@ -12,7 +12,7 @@ import pytest
 
 from gossamer.extract.links import LinkBase
 from gossamer.extract.product.identity import _words
-from gossamer.frontier.admission import Admission, Scope
+from gossamer.frontier.admission import Admission, LinkScope
 from gossamer.frontier.contract import Added
 from gossamer.model.task import Request
 from gossamer.model.url import UrlRules, site_of
@@ -27,6 +27,12 @@ def links() -> None:
         base.web_links([f"/{number}/{'x' * LONG}"])
 
 
+def relative_links() -> None:
+    for number in range(TIMES):
+        base = LinkBase(f"https://shop.example/{number}/{'y' * LONG}/page")
+        base.web_links([f"{number}/{'x' * LONG}", str(number)])
+
+
 def hosts() -> None:
     for number in range(TIMES):
         site_of(f"https://{number}{'x' * LONG}.example/")
@@ -37,7 +43,7 @@ def product_names() -> None:
         _words(f"{number} {'x' * LONG}")
 
 
-ADMISSION = Admission(Scope(), UrlRules())
+ADMISSION = Admission(LinkScope(), UrlRules())
 
 
 def offered_links() -> None:
@@ -46,7 +52,7 @@ def offered_links() -> None:
         ADMISSION.confirm(judged, Added(dropped=1))
 
 
-@pytest.mark.parametrize("fill", [links, hosts, product_names, offered_links])
+@pytest.mark.parametrize("fill", [links, relative_links, hosts, product_names, offered_links])
 def test_long_keys_are_not_kept(fill: Callable[[], None]) -> None:
     tracemalloc.start()
     try:

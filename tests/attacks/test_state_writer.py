@@ -281,7 +281,7 @@ def test_terms_that_decide_what_runs_are_under_the_seal() -> None:
 UNSEALED = {
     "max_attempts", "max_deliveries", "max_queued", "max_urls_per_site", "max_urls_per_pattern", "dedup_window",
     "dedup", "dedup_expected", "dedup_error", "dedup_check", "limit", "depth", "seal", "expected", "coverage",
-    "manners", "replayed", "stopped", "first_ended",
+    "politeness", "replayed", "stopped", "first_ended",
 }  # fmt: skip
 
 

@@ -162,7 +162,7 @@ async def asked_at_every_door(door: Served, key: str, url: str) -> list[httpx.Re
 
 async def begun(door: Served, key: str, port: int, count: int = 6) -> list[asyncio.Task[httpx.Response]]:
     heavy = [
-        {"url": f"http://heavy.localhost:{port}/heavy/{n}", "formats": ["markdown", "links"], "timeout": 60}
+        {"url": f"http://heavy.localhost:{port}/heavy/{n}", "formats": ["markdown", "links", "records"], "timeout": 60}
         for n in range(count)
     ]
     return [asyncio.create_task(door.post("/api/v1/scrape", body, key)) for body in heavy]
@@ -215,7 +215,7 @@ async def test_a_page_that_takes_too_long_fails_alone_and_its_child_is_replaced(
 ) -> None:
     monkeypatch.setattr(PageChild, "ask", _hurried(PageChild.ask, work))
     async with sites() as port, serving(settings_of(tmp_path, **HERE)) as door, asyncio.timeout(PATIENCE):
-        body = {"url": f"http://heavy.localhost:{port}/heavy/1", "formats": ["article"]}
+        body = {"url": f"http://heavy.localhost:{port}/heavy/1", "formats": ["article", "records"]}
         late = (await door.post("/api/v1/scrape", body)).json()
         tiny = {"url": f"http://tiny.localhost:{port}/tiny", "formats": ["markdown"]}
         fine = [(await door.post("/api/v1/scrape", {**tiny, "id": str(n)})).json() for n in range(4)]

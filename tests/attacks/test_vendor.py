@@ -57,7 +57,8 @@ def test_a_cost_that_cannot_be_is_not_believed(cost: object) -> None:
 
 def body_of(text: str) -> dict[str, Any]:
     told: Any = text
-    for step in reversed(described(VENDOR).table.body_at.split(".")):
+    first, *_ = described(VENDOR).table.body_at.split("|")  # the others are where else it may be
+    for step in reversed(first.split(".")):
         told = {step: told}
     return dict(told)
 

@@ -63,7 +63,7 @@ async def test_the_process_of_an_endless_script_is_ended(show: Show) -> None:
     enough = 4  # seconds
     while not busy:  # where cores are rare, the page's time may be over before its process is seen to be busy
         page = asyncio.create_task(show.get(show.url("/loop"), limits=Limits(total=timedelta(seconds=enough))))
-        await until(lambda page=page: bool(show.site.seen("/loop")) or page.done(), "the page is in hand")
+        await until(lambda page=page: bool(show.site.seen("/loop")) or page.done(), "the page is in progress")
         (process,) = show.transport.pool.processes
         before = {pid: _ticks(pid) for pid in renderers(process.watchdog)}
         await until(
@@ -90,7 +90,7 @@ async def test_pages_that_eat_memory_crash_alone() -> None:
         show.site.shown["/over"] = answer_then
         url = show.page("<p id=here></p><script>fetch('/over').then(() => here.className = 'over')</script>")
         neighbour = asyncio.create_task(show.get(url, wait_for=".over"))
-        await until(lambda: bool(show.site.seen("/over")), "the neighbour is in hand")
+        await until(lambda: bool(show.site.seen("/over")), "the neighbour is in progress")
         pages = (show.get(show.url(path), wait=60.0) for path in ("/eater", "/buffer-eater"))
         for error in await asyncio.gather(*pages, return_exceptions=True):
             assert isinstance(error, PageCrashed)
@@ -110,7 +110,7 @@ async def test_a_browser_that_eats_memory_is_ended_and_so_is_the_page_that_did_i
         eat = f"for (let i = 0; i < 150; i++) {{ k.push({blob}); await new Promise(done => setTimeout(done, 20)) }}"
         url = show.page(f"<script>const k = []; (async () => {{ {eat} }})()</script>")
         page = asyncio.create_task(show.get(url, wait=60.0))
-        await until(lambda: bool(show.site.seen("/page")), "the page is in hand")
+        await until(lambda: bool(show.site.seen("/page")), "the page is in progress")
         (process,) = show.transport.pool.processes
         known = family(process.watchdog)
         with pytest.raises(PageCrashed, match="recycle_memory"):

@@ -81,10 +81,10 @@ async def test_a_document_that_may_not_leave_is_not_asked_for(show: Show) -> Non
 
 
 @pytest.mark.parametrize("start", [http_proxy, socks_proxy])
-async def test_a_page_over_https_leaves_through_its_exit(show: Show, start: type[ProxyServer]) -> None:
+async def test_a_page_over_https_leaves_through_its_proxy(show: Show, start: type[ProxyServer]) -> None:
     with start(users=USERS, source="127.0.0.7") as proxy:
         before = show.site.connections
-        response = await show.get(show.url("/rendered"), exit=proxy.exit())
+        response = await show.get(show.url("/rendered"), proxy=proxy.proxy())
         assert b"Grace" in response.body
         assert {one.target for one in proxy.passages} == {f"{HOST}:{show.site.port}"}
         assert {one.username for one in proxy.passages} == {"ann"}
@@ -96,7 +96,7 @@ async def test_a_proxy_that_opens_no_tunnel_is_told_of(show: Show) -> None:
         proxy.refuse()
         before = show.site.connections
         with pytest.raises(ProxyFailed) as caught:
-            await show.get(show.url("/rendered"), exit=proxy.exit())
+            await show.get(show.url("/rendered"), proxy=proxy.proxy())
         assert "pa55-w0rd" not in str(caught.value)
         assert show.site.connections == before
 
@@ -129,33 +129,37 @@ async def test_the_canary_is_not_reached_over_https(show: Show) -> None:
     assert show.canary.connections == 0
 
 
-FLOOD = "for (let i = 0; i < 450; i++) fetch('{there}/x?' + i, {{mode: 'no-cors'}}).catch(() => 0)"
-BLOB = "URL.createObjectURL(new Blob([`{code}`], {{type: 'text/javascript'}}))"
+# Each calls `said` when all of its requests have been answered, or have failed.
+FLOODS = {
+    "page": "{flood}",
+    "page, one by one": "{in_turn}",
+    "Worker": "new Worker({blob}).onmessage = said",
+    "SharedWorker": "try {{ new SharedWorker({blob}) }} catch {{ said() }}",
+}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("http2", [False, True])
-@pytest.mark.parametrize("code", ["{flood}", "new Worker({blob})", "new SharedWorker({blob})", "{waiting}"])
+@pytest.mark.parametrize("who", FLOODS)
 async def test_no_page_floods_another_site_through_a_tunnel(
-    show: Show, vouched: Vouched, code: str, http2: bool
+    show: Show, vouched: Vouched, who: str, http2: bool
 ) -> None:
     """What a tunnel carries is encrypted, and the browser tells of its requests late: the guard counts records."""
     show.site.show("/x", "x", kind="text/plain")
     async with http2_site(vouched.file, vouched.key) as fast:
         there = f"https://{OTHER}:{fast.port}" if http2 else show.url("", OTHER)
-        flood = FLOOD.format(there=there)
-        blob = BLOB.format(code=flood)
-        waiting = (
-            f"(async () => {{ for (let i = 0; i < 450; i++) "
-            f"await fetch('{there}/x', {{mode: 'no-cors', cache: 'no-store'}}).catch(() => 0) }})()"
-        )
-        script = code.format(flood=flood, blob=blob, waiting=waiting)
-        url = show.page(f"<p id=here></p><script>{script}</script>", path="/flood")
-        response = await show.get(url, wait=5.0)
+        ask = f"fetch('{there}/x?' + i, {{mode: 'no-cors', cache: 'no-store'}}).catch(() => 0)"
+        flood = f"Promise.all(Array.from({{length: 450}}, (_, i) => {ask})).then(said)"
+        in_turn = f"(async () => {{ for (let i = 0; i < 450; i++) await {ask}; said() }})()"
+        blob = f"new Blob([`const said = () => postMessage(''); {flood}`], {{type: 'text/javascript'}})"
+        script = FLOODS[who].format(flood=flood, in_turn=in_turn, blob=f"URL.createObjectURL({blob})")
+        said = "const said = () => here.className = 'over'"
+        url = show.page(f"<p id=here></p><script>{said}; {script}</script>", path="/flood")
+        response = await show.get(url, wait_for=".over")
         asked = len(fast.streams) if http2 else len(show.site.seen("/x"))
     assert b"here" in response.body
     assert asked <= MAX_REQUESTS_ABROAD
-    if "Shared" not in code:  # which the browser is started without
+    if who != "SharedWorker":  # which the browser is started without
         assert asked
         assert "asked too much of" in response.note
 

@@ -47,7 +47,7 @@ def short_folder() -> Iterator[Path]:
 
 @asynccontextmanager
 async def a_worker(folder: Path, *options: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, HostileSite]]:
-    """A worker with two browsers, each with a page in hand. `folder` is in the environment of all its processes."""
+    """A worker with two browsers, each with a page in progress. `folder` is in the environment of all its processes."""
     async with hostile_site() as site:
         dress(site, "http://canary.invalid/")
         url = site.url("/late", HOST)
@@ -151,7 +151,7 @@ async def test_a_driver_that_is_killed_leaves_no_error_of_the_library_in_the_log
 @pytest.mark.parametrize("victim", ["driver", "browser"])
 async def test_a_page_whose_browser_is_killed_is_shown_by_another(show: Show, victim: str) -> None:
     page = asyncio.create_task(show.get(ready_the_second_time(show), wait_for="#ready"))
-    await until(lambda: len(show.site.seen("/twice")) == 1, "the page is in hand")
+    await until(lambda: len(show.site.seen("/twice")) == 1, "the page is in progress")
     (first,) = show.transport.pool.processes
     known = family(first.watchdog)
     os.kill(driver_and_browser(first.watchdog)[victim == "browser"], signal.SIGKILL)
@@ -165,7 +165,7 @@ async def test_a_page_whose_browser_is_killed_is_shown_by_another(show: Show, vi
 async def test_a_page_that_loses_two_browsers_has_used_up_no_try(show: Show) -> None:
     page = asyncio.create_task(show.get(show.url("/late"), wait_for="#never"))
     for times in (1, 2):
-        await until(lambda times=times: len(show.site.seen("/late")) == times, "the page is in hand")  # type: ignore[misc]
+        await until(lambda times=times: len(show.site.seen("/late")) == times, "the page is in progress")  # type: ignore[misc]
         process = show.transport.pool.processes[-1]
         os.kill(driver_and_browser(process.watchdog)[1], signal.SIGKILL)
     with pytest.raises(BrowserFailed):
@@ -175,7 +175,7 @@ async def test_a_page_that_loses_two_browsers_has_used_up_no_try(show: Show) -> 
 
 async def test_a_browser_that_hangs_is_killed_and_replaced(show: Show) -> None:
     page = asyncio.create_task(show.get(ready_the_second_time(show), wait_for="#ready"))
-    await until(lambda: len(show.site.seen("/twice")) == 1, "the page is in hand")
+    await until(lambda: len(show.site.seen("/twice")) == 1, "the page is in progress")
     (first,) = show.transport.pool.processes
     known = family(first.watchdog)
     first.watch = Watch(every=0.2, asks=1, patience=0.5)
@@ -189,7 +189,7 @@ async def test_a_browser_that_hangs_is_killed_and_replaced(show: Show) -> None:
 async def test_a_worn_browser_is_replaced_and_its_pages_are_not_cut_off() -> None:
     async with a_show(recycle_pages=2, contexts=2) as show:
         slow = asyncio.create_task(show.get(show.url("/late"), wait_for="#late"))
-        await until(lambda: len(show.site.seen("/late")) == 1, "the slow page is in hand")
+        await until(lambda: len(show.site.seen("/late")) == 1, "the slow page is in progress")
         (first,) = show.transport.pool.processes
         await show.get(show.url("/rendered"))  # its second and last page
         await show.get(show.url("/rendered"))  # already in another browser
@@ -205,7 +205,7 @@ async def test_a_browser_that_holds_too_much_memory_is_replaced() -> None:
     async with a_show(recycle_memory=Size(1 << 20)) as show:
         show.transport.pool.watch = Watch(every=0.1, patience=PATIENCE)
         page = asyncio.create_task(show.get(show.url("/rendered")))
-        await until(lambda: bool(show.site.seen("/rendered")), "the page is in hand")
+        await until(lambda: bool(show.site.seen("/rendered")), "the page is in progress")
         (first,) = show.transport.pool.processes
         assert (await page).status == 200
         await until(lambda: first.worn, "it was seen to hold more")
@@ -220,19 +220,19 @@ async def test_pages_share_browsers_and_wait_for_seats() -> None:
         async def one() -> None:
             nonlocal most
             await show.get(show.url("/rendered"))
-            most = max(most, sum(process.in_hand for process in show.transport.pool.processes))
+            most = max(most, sum(process.in_progress for process in show.transport.pool.processes))
 
         assert show.transport.pool.processes == ()  # none before the first page
         await asyncio.gather(*(one() for _ in range(6)))
         assert len(show.transport.pool.processes) == 2
         assert 1 <= most <= 4
-        assert [process.in_hand for process in show.transport.pool.processes] == [0, 0]
+        assert [process.in_progress for process in show.transport.pool.processes] == [0, 0]
         assert not [context for process in show.transport.pool.processes for context in process.browser.contexts]
 
 
 async def test_secrets_of_the_worker_are_not_seen_by_the_browser(show: Show, secret: str) -> None:
     page = asyncio.create_task(show.get(show.url("/late"), wait_for="#never"))  # it is there for as long as we look
-    await until(lambda: bool(show.site.seen("/late")), "the page is in hand")
+    await until(lambda: bool(show.site.seen("/late")), "the page is in progress")
     (process,) = show.transport.pool.processes
     assert secret.encode() in Path(f"/proc/{process.watchdog}/environ").read_bytes()  # it keeps it to itself
     driver, browser = driver_and_browser(process.watchdog)
@@ -266,6 +266,22 @@ async def test_a_browser_that_cannot_start_is_our_failure_and_leaves_nothing(tmp
             await show.get(show.url("/rendered"))
         assert show.transport.pool.processes == ()
         await until(lambda: family(os.getpid()).keys() <= before.keys(), "nothing is left of the try")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Zygote process exited prematurely with exit code -1",
+        'Check failed: sys_chroot("/proc/self/fdinfo/") == 0\nFATAL: Failed to receive hello message from zygote',
+    ],
+)
+async def test_a_browser_without_its_sandbox_says_what_to_do(tmp_path: Path, log: str) -> None:
+    broken = tmp_path / "chromium"
+    broken.write_text(f"#!/bin/sh\necho '{log}' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    async with a_show(executable=str(broken)) as show:
+        with pytest.raises(Misconfigured, match=r"chromium-seccomp\.json"):
+            await show.get(show.url("/rendered"))
 
 
 def ready_the_second_time(show: Show) -> str:

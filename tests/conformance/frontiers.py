@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -41,21 +42,25 @@ def candidate(url: str, **fields: object) -> Candidate:
 
 
 @asynccontextmanager
-async def sqlite_lab(folder: Path, clock: VirtualClock | None = None) -> AsyncIterator[Lab]:
+async def sqlite_lab(folder: Path, clock: VirtualClock | None = None, lease: timedelta = LEASE) -> AsyncIterator[Lab]:
     clock, terms, gone = clock or VirtualClock(), {}, set()
     async with open_sqlite_state(
         folder / "state.db",
         clock,
-        lease_duration=LEASE,
+        lease_duration=lease,
         terms_for=lambda site: terms.get(site, UNLIMITED),
         is_gone=lambda worker: worker in gone,
     ) as state:
-        yield _lab(state, clock=clock, terms=terms, gone=gone, again=lambda: sqlite_lab(folder, clock))
+        yield _lab(state, clock=clock, terms=terms, gone=gone, again=lambda: sqlite_lab(folder, clock, lease))
 
 
 @asynccontextmanager
 async def redis_lab(
-    address: str, shards: int | None = None, project: str | None = None, clock: VirtualClock | None = None
+    address: str,
+    shards: int | None = None,
+    project: str | None = None,
+    clock: VirtualClock | None = None,
+    lease: timedelta = LEASE,
 ) -> AsyncIterator[Lab]:
     clock, terms, gone = clock or VirtualClock(), {}, set()
     project = project or f"lab-{uuid4().hex}"
@@ -64,12 +69,13 @@ async def redis_lab(
         ServerClock(clock),
         project=project,
         shards=shards,
-        lease_duration=LEASE,
+        lease_duration=lease,
         terms_for=lambda site: terms.get(site, UNLIMITED),
         is_gone=lambda worker: worker in gone,
         time=clock.now,
     ) as state:
-        yield _lab(state, clock=clock, terms=terms, gone=gone, again=lambda: redis_lab(address, shards, project, clock))
+        same = partial(redis_lab, address, shards, project, clock, lease)
+        yield _lab(state, clock=clock, terms=terms, gone=gone, again=same)
 
 
 def _lab(state: State, **fields: object) -> Lab:
@@ -88,10 +94,10 @@ class Backends:
         self._alone: ValkeyServer | None = None
         self._nodes: list[ValkeyServer] | None = None
 
-    def open(self, name: str, folder: Path) -> AbstractAsyncContextManager[Lab]:
+    def open(self, name: str, folder: Path, lease: timedelta = LEASE) -> AbstractAsyncContextManager[Lab]:
         if name == "sqlite":
-            return sqlite_lab(folder)
-        return redis_lab(self.address(name), shards=5 if name == "shards" else None)
+            return sqlite_lab(folder, lease=lease)
+        return redis_lab(self.address(name), shards=5 if name == "shards" else None, lease=lease)
 
     def address(self, name: str) -> str:
         """Of the server behind a backend that has one."""

@@ -28,10 +28,10 @@ PRICES = Schedule(
 
 async def written(lab, schedule=PRICES):
     assert await lab.schedules.put(schedule, origin="added")
-    return await standing_of(lab, schedule.name)
+    return await progress_of(lab, schedule.name)
 
 
-async def standing_of(lab, name=PRICES.name) -> ScheduleProgress:
+async def progress_of(lab, name=PRICES.name) -> ScheduleProgress:
     (found,) = [one for one in await lab.schedules.schedules() if one.schedule.name == name]
     return found
 
@@ -57,7 +57,7 @@ async def spoil(lab, name: str, old: str, new: str) -> None:
         await lab.schedules._database.write(
             lambda c: (
                 c.execute(
-                    "UPDATE schedules SET standing = replace(standing, ?, ?) WHERE name = ?", (old, new, name)
+                    "UPDATE schedules SET progress = replace(progress, ?, ?) WHERE name = ?", (old, new, name)
                 ).rowcount
             )
         )

@@ -20,6 +20,7 @@ from gossamer.clock import VirtualClock
 from gossamer.errors import Permanent
 from gossamer.model.page import Headers, Snapshot
 from gossamer.store.contract import Archive, Segment, WholeArchive
+from gossamer.store.page_format import every_page
 
 from .archives import ARCHIVES, ArchiveOpener
 from .stores import NOW
@@ -263,3 +264,49 @@ async def test_old_files_are_pruned(archive: WholeArchive, clock: VirtualClock, 
     clock.advance(timedelta(days=3).total_seconds())
     assert await archive.prune(DAY) == len(b"a file")
     assert [one async for one in archive.files()] == []
+
+
+# -- erasing -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_erased_page_is_gone_and_its_neighbours_stay(archive):
+    refs = await archive.put([snap(b"Emma" * 50), snap(b"Jane Doe" * 50), snap(b"Anne" * 50)])
+
+    assert await archive.erase([refs[1], "2027-01-31/unknown-1.zst#0+99", "nonsense"]) == 1
+
+    kept = await archive.get_many(refs)
+    assert [page.body[:4] for page in kept if isinstance(page, Snapshot)] == [b"Emma", b"Anne"]
+    assert isinstance(kept[1], Permanent)
+    assert "erased" in str(kept[1])
+    pages = [ref for segment in [one async for one in every_page(archive)] for ref, _ in segment]
+    assert pages == [refs[0], refs[2]]
+    assert await archive.erase([refs[1]]) in (0, 1)  # again
+
+
+async def test_pages_that_no_record_names_are_found_by_reading_everything(archive):
+    refs = await archive.put([snap(url=f"https://shop.example/{n}") for n in range(3)])
+    more = await archive.put([snap(bytes(200_000), url="https://shop.example/big"), snap(url="https://shop.example/e")])
+
+    found = [(ref, page.url) for some in [one async for one in every_page(archive)] for ref, page in some]
+
+    assert [ref for ref, _ in found] == [*refs, *more]
+    assert found[-1][1] == "https://shop.example/e"
+
+
+async def test_what_is_written_after_an_erasure_is_whole(archive):
+    [ref] = await archive.put([snap(b"Jane Doe")])
+    await archive.erase([ref])
+    [later] = await archive.put([snap(b"Emma")])
+
+    assert (await archive.get(later)).body == b"Emma"
+
+
+async def test_an_erased_file_is_gone(archive, tmp_path):
+    path = tmp_path / "part"
+    path.write_bytes(b"portrait")
+    digest = sha256(b"portrait").hexdigest()
+    await archive.put_file(path, digest)
+
+    assert await archive.erase_file(digest)
+    assert not await archive.erase_file(digest)
+    assert not await archive.has_file(digest)

@@ -6,9 +6,9 @@ import pytest
 
 from gossamer.errors import Misconfigured
 from gossamer.model.record import Attempt, PageResult
-from gossamer.store.contract import AttemptQuery, Records
+from gossamer.store.contract import AttemptQuery, Records, SiteCounts
 
-from .stores import NOW, backend, clock, fingerprint_of, open_records, page_of, record_store, result, tried
+from .stores import NOW, backend, book, clock, fingerprint_of, open_records, page_of, record_store, result, tried
 
 __all__ = ["backend", "clock", "open_records", "record_store"]
 
@@ -122,3 +122,30 @@ async def test_attempts_that_are_logged_meanwhile_move_none_of_the_others(record
 async def test_what_is_no_cursor_is_refused(record_store: Records, cursor: str) -> None:
     with pytest.raises(Misconfigured, match="not a cursor"):
         await record_store.attempt_log(AttemptQuery(), limit=3, before=cursor)
+
+
+async def test_what_a_job_did_is_counted_by_site(record_store: Records) -> None:
+    news = {"site": "news.example", "cost": 0.5, "bytes": 3_000_000_000}
+    await put(
+        record_store,
+        attempt(1, bytes=10),
+        attempt(2, outcome="retry", reason="timeout"),
+        attempt(3, outcome="dead", reason="http-500"),
+        attempt(4, **news),
+        attempt(5, outcome="unchanged", **news),
+        attempt(6, job="news-1", **news),
+        attempt(7, at=NOW + 500),
+        attempt(8, outcome="dead", reason="http-404"),
+        attempt(9, outcome="dead", reason="http-410"),
+        attempt(10, outcome="reparsed"),
+    )
+    await record_store.save([result(book("7", at=NOW + 7))])
+
+    shop, news_site = await record_store.site_counts("books-1", NOW, NOW + 100, 10)
+
+    assert shop == SiteCounts(
+        site="shop.example", pages=2, dead=3, missing=2, mended=1, good=2, bad=4, records=1, bytes=40_010
+    )
+    assert news_site == SiteCounts(site="news.example", pages=2, good=2, bytes=6_000_000_000, credits=1.0)
+    assert await record_store.site_counts("books-1", NOW, NOW + 100, 1) == [shop]
+    assert await record_store.site_counts("nobody", NOW, NOW + 100, 10) == []

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-import gossamer.backends.postgres.record_stream as postgres_stream
+import gossamer.backends.records.stream as record_stream
 import gossamer.backends.redis.state_stream as redis_stream
-import gossamer.backends.sqlite.record_stream as sqlite_record_stream
 import gossamer.backends.sqlite.state_stream as sqlite_stream
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable
@@ -32,7 +31,7 @@ STATES = ("sqlite", "valkey", "shards", "cluster")
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (redis_stream, sqlite_stream, sqlite_record_stream, postgres_stream):
+    for module in (redis_stream, sqlite_stream, record_stream):
         monkeypatch.setattr(module, "BATCH", 4)
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gossamer.clock import VirtualClock
-from gossamer.model.figures import BOUNDS, OTHER, Figures, summed
+from gossamer.model.figures import BOUNDS, OTHER, Figures, sum_figures
 from gossamer.model.record import PageResult
 from gossamer.store.contract import FigurePart, Records
 
@@ -30,7 +30,7 @@ def page(number: int, at: float, **changes: object) -> PageResult:
 
 async def history(store: Records, clock: VirtualClock, back: float = 40 * DAY) -> Figures:
     """All of it, less what a total does not have."""
-    found = summed([one.figures for one in await store.figures(clock.now() - back, clock.now() + HOUR)])
+    found = sum_figures([one.figures for one in await store.figures(clock.now() - back, clock.now() + HOUR)])
     return msgspec.structs.replace(found, jobs={})
 
 
@@ -58,7 +58,7 @@ async def test_every_outcome_is_counted_by_route_and_domain(record_store: Record
         "released": {"direct": 1},
     }
     assert total.errors == {"timeout": 1, "http-404": 1}
-    assert total.tokens == {"browser": 2.5}
+    assert total.credits == {"browser": 2.5}
     assert total.items == 2
     shop, other = total.domains["shop.example"], total.domains["b.example"]
     assert (shop.pages, shop.errors, shop.fetches) == ({"done": 2, "retry": 1, "dropped": 1}, 1, 3)
@@ -81,7 +81,7 @@ async def test_figures_of_one_job_or_domain_are_read_apart(record_store: Records
 
     async def part(**wanted: object) -> Figures:
         rows = await record_store.figures(now - HOUR, clock.now() + 1, FigurePart(**wanted))  # type: ignore[arg-type]
-        return summed([row.figures for row in rows])
+        return sum_figures([row.figures for row in rows])
 
     by_job = await part(job="lamps-1")
     assert (by_job.jobs["lamps-1"].pages, by_job.jobs["lamps-1"].errors) == ({"done": 2, "retry": 1}, 1)
@@ -107,6 +107,19 @@ async def test_an_attempt_that_is_saved_again_is_counted_once(open_records: Open
 
         assert (await store.total_figures()).outcomes() == {"done": 3}
         assert await history(store, clock) == await store.total_figures()
+
+
+async def test_a_minute_belongs_to_the_span_in_which_it_begins(record_store: Records, clock: VirtualClock) -> None:
+    start = clock.now() // MINUTE * MINUTE
+    clock.advance(start + 3 * MINUTE - clock.now())
+    await record_store.save([page(number, start + number * MINUTE) for number in range(3)])
+
+    async def minutes(since: float, until: float) -> list[float]:
+        return [(one.start - start) / MINUTE for one in await record_store.figures(since, until)]
+
+    assert await minutes(start, start + 2 * MINUTE) == [0, 1]
+    assert await minutes(start + 0.5, start + 2 * MINUTE + 0.5) == [1, 2]
+    assert await minutes(start + 0.5, start + MINUTE) == []
 
 
 async def test_results_that_come_late_count_in_their_own_minute(record_store: Records, clock: VirtualClock) -> None:

@@ -434,7 +434,7 @@ async def test_what_a_dead_worker_had_of_very_many_jobs_comes_back_in_all_of_the
 # -- ending early -------------------------------------------------------------------------------------------------
 
 
-async def test_a_job_that_is_to_end_soon_hands_out_nothing_more_and_ends_with_what_is_in_hand(lab):
+async def test_a_job_that_is_to_end_soon_hands_out_nothing_more_and_ends_with_what_is_in_progress(lab):
     job = await begun(lab)
     first = (await lab.frontier.lease(job, "first", 3)).leases
     await lab.frontier.complete(first[0], UrlState.DONE, "", [candidate("https://a.test/new")])

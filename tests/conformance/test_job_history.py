@@ -16,7 +16,7 @@ from gossamer.model.schedule import Schedule
 from gossamer.model.task import Lease, UrlState
 from gossamer.project.upkeep.retention import forget_old_runs
 from tests.conformance.frontiers import Backends, Lab, adds_up, candidate
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 TERM = timedelta(seconds=6)
 MANY = 2_300  # more than are dropped in one step anywhere: of five shards and of eight, too
@@ -47,8 +47,8 @@ async def filled(lab: Lab, job: str, count: int) -> None:
 
 
 async def replaced(lab: Lab, *, letters: int = 0) -> tuple[Job, Lease]:
-    """A run with very many pages, one of them in hand, that the next run of its schedule has replaced. The scheduler
-    died at once."""
+    """A run with very many pages, one of them in progress, that the next run of its schedule has replaced. The
+    scheduler died at once."""
     await lab.schedules.put(Schedule(name="prices", spider="shop", trigger="every 6h"), origin="command")
     (before,) = await lab.schedules.schedules()
     async with lab.again() as dying:
@@ -191,6 +191,18 @@ async def test_what_is_put_off_for_days_by_a_clock_that_is_right_waits_for_days(
             assert (await fresh.frontier.lease(job, "w", 1)).leases == ()
         lab.clock.advance(DAY / 2)
         assert len((await fresh.frontier.lease(job, "w", 1)).leases) == 1
+
+
+async def test_a_forgotten_job_and_a_cleared_state_leave_no_lease_of_a_source(lab):
+    old, _ = await ended(lab), await ended(lab)
+    assert await lab.seeds.claim(old, "host/1", timedelta(hours=1))
+    assert not await lab.seeds.claim(old, "host/2", timedelta(hours=1))
+
+    assert await lab.jobs.forget_jobs([old]) == 1
+    await until(lambda: lab.seeds.claim(old, "host/2", timedelta(hours=1)))
+
+    await lab.stream.clear()
+    assert await lab.seeds.claim(old, "host/3", timedelta(hours=1))
 
 
 # -- jobs of a name -----------------------------------------------------------------------------------------------
@@ -374,20 +386,20 @@ async def test_the_space_of_forgotten_jobs_is_used_again(lab):
     assert sizes[-1] <= sizes[0] * 1.05
 
 
-async def test_the_standings_of_many_jobs_come_in_one_step(lab, monkeypatch):
+async def test_the_counts_of_many_jobs_come_in_one_step(lab, monkeypatch):
     monkeypatch.setattr("gossamer.backends.redis.jobs.JOBS_AT_ONCE", 2)
     jobs = [await lab.job(f"job{n}") for n in range(5)]
     for number, job in enumerate(jobs):
         await lab.frontier.add(job.id, [candidate(f"https://a.test/{n}") for n in range(number)])
     await lab.jobs.seal_seeds(jobs[3].id)
 
-    found = await lab.jobs.standings([*(job.id for job in jobs), "no-such-job"])
+    found = await lab.jobs.counts_of([*(job.id for job in jobs), "no-such-job"])
 
     assert {id: (counts.queued, sealed) for id, (counts, sealed) in found.items()} == {
         job.id: (number, number == 3) for number, job in enumerate(jobs)
     }
     assert found[jobs[4].id][0] == await lab.jobs.counts(jobs[4].id)
-    assert await lab.jobs.standings([]) == {}
+    assert await lab.jobs.counts_of([]) == {}
 
 
 async def test_jobs_are_listed_in_pages_of_their_owners(lab):

@@ -39,7 +39,7 @@ def spaced(times, interval, burst=1):
 async def test_a_job_with_its_own_rate_keeps_it_with_two_workers_and_holds_up_no_other_job(lab, terms):
     lab.terms["a.test"] = terms
     crowd = Crowd(lab, latency=0.03)
-    slow, quick = await crowd.job("slow", manners=SLOW), await crowd.job("quick", pages=4000)
+    slow, quick = await crowd.job("slow", politeness=SLOW), await crowd.job("quick", pages=4000)
 
     await crowd.spend(12, (slow, "w1", 1), (quick, "w2", 1), (slow, "w3", 1))
 
@@ -54,8 +54,8 @@ async def test_a_job_with_its_own_rate_keeps_it_with_two_workers_and_holds_up_no
 async def test_two_jobs_with_a_rate_each_keep_both(lab):
     lab.terms["a.test"] = QUICK
     crowd = Crowd(lab, latency=0.03)
-    one = await crowd.job("one", manners=SLOW)
-    two = await crowd.job("two", manners=JobPoliteness(rate="2/s"))
+    one = await crowd.job("one", politeness=SLOW)
+    two = await crowd.job("two", politeness=JobPoliteness(rate="2/s"))
 
     await crowd.spend(10, (one, "w1", 1), (two, "w2", 1))
 
@@ -66,9 +66,9 @@ async def test_two_jobs_with_a_rate_each_keep_both(lab):
 async def test_a_job_keeps_its_rate_when_its_worker_is_lost(lab):
     lab.terms["a.test"] = OPEN
     crowd = Crowd(lab, latency=0.03)
-    slow = await crowd.job("slow", manners=JobPoliteness(rate="6/m"))
+    slow = await crowd.job("slow", politeness=JobPoliteness(rate="6/m"))
     assert await crowd.ask(slow, "w1") == 1
-    crowd.in_hand.clear()
+    crowd.in_progress.clear()
     lab.clock.advance(LEASE.total_seconds() + 1)
     lost = lab.clock.now()
 
@@ -81,7 +81,7 @@ async def test_a_job_keeps_its_rate_when_its_worker_is_lost(lab):
 
 async def test_a_worker_that_sent_later_than_it_leased_is_waited_for(lab):
     lab.terms["a.test"] = OPEN
-    job = await lab.job("slow", manners=SLOW)
+    job = await lab.job("slow", politeness=SLOW)
     await lab.frontier.add(job.id, [candidate(f"https://a.test/{n}") for n in range(5)])
     (lease,) = (await lab.frontier.lease(job.id, "w1", 4)).leases
     assert lease.pace is not None
@@ -100,7 +100,7 @@ async def test_a_worker_that_sent_later_than_it_leased_is_waited_for(lab):
 async def test_a_job_with_fewer_requests_at_once_leaves_the_other_slots_to_others(lab):
     lab.terms["a.test"] = SiteTerms(interval=None, burst=1, concurrency=6)
     crowd = Crowd(lab, latency=1.0)
-    few = await crowd.job("few", manners=JobPoliteness(concurrency=2))
+    few = await crowd.job("few", politeness=JobPoliteness(concurrency=2))
     many = await crowd.job("many")
 
     assert await crowd.ask(few, "w1", 8) == 2
@@ -116,8 +116,8 @@ async def test_a_job_that_may_only_tighten_makes_no_site_faster(lab):
     crowd = Crowd(lab, latency=0.01)
     fast = JobPoliteness(rate="unlimited", concurrency=99, given=("rate", "concurrency"))
     asked, ordered = (
-        await crowd.job("asked", manners=JobPoliteness(rate="50/s", given=("rate",), tightens=True)),
-        await crowd.job("ordered", manners=fast),
+        await crowd.job("asked", politeness=JobPoliteness(rate="50/s", given=("rate",), tightens=True)),
+        await crowd.job("ordered", politeness=fast),
     )
 
     await crowd.spend(3, (asked, "w1", 1))
@@ -130,7 +130,7 @@ async def test_new_terms_hold_from_the_next_lease_on(lab):
     crowd = Crowd(lab, latency=0.01)
     job = await crowd.job("job")
     assert await crowd.ask(job, "w1", 4) == 4
-    await lab.job("job", manners=SLOW)  # resumed by another command
+    await lab.job("job", politeness=SLOW)  # resumed by another command
     lab.clock.advance(20)  # a worker trusts what it knows of a job for a few seconds
     await crowd.settle()
     crowd.grants.clear()
@@ -195,7 +195,7 @@ async def test_jobs_of_lower_priority_have_the_site_when_the_first_has_nothing_t
 async def test_three_priorities_all_move(lab):
     lab.terms["a.test"] = QUICK
     crowd = Crowd(lab, latency=0.03)
-    jobs = [await crowd.job(f"p{n}", pages=4000, priority=n) for n in (1, 5, 9)]
+    jobs = [await crowd.job(f"p{n}", pages=2000, priority=n) for n in (1, 5, 9)]
 
     await crowd.spend(60, *((job, f"w{n}", 1) for n, job in enumerate(jobs)))
 

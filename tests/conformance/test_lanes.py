@@ -246,12 +246,12 @@ async def test_workers_of_different_lanes_share_one_sites_pace_and_both_get_on(l
     await lab.frontier.add(job.id, [candidate(f"https://a.test/{n}") for n in range(200)])
     await lab.frontier.add(job.id, [shown(f"https://a.test/shown/{n}") for n in range(200)])
     grants: list[tuple[float, str]] = []
-    in_hand: list[tuple[float, object]] = []
+    in_progress: list[tuple[float, object]] = []
 
     async def settle_those_that_are_done():
-        for until, lease in list(in_hand):
+        for until, lease in list(in_progress):
             if until <= lab.clock.now():
-                in_hand.remove((until, lease))
+                in_progress.remove((until, lease))
                 await lab.frontier.complete(lease, UrlState.DONE)
 
     # when the first asks all the time, and the other as an idle worker does
@@ -263,8 +263,8 @@ async def test_workers_of_different_lanes_share_one_sites_pace_and_both_get_on(l
             if step % every == 0:
                 for lease in (await lab.frontier.lease(job.id, worker, 4, lanes)).leases:
                     grants.append((lab.clock.now(), worker))
-                    in_hand.append((lab.clock.now() + 1.7, lease))
-        assert terms.concurrency is None or len(in_hand) <= terms.concurrency
+                    in_progress.append((lab.clock.now() + 1.7, lease))
+        assert terms.concurrency is None or len(in_progress) <= terms.concurrency
         lab.clock.advance(0.05)
         step += 1
 

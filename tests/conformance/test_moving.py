@@ -16,7 +16,7 @@ from gossamer.backends.folder.archive import FolderArchive
 from gossamer.backends.object.archive import open_object_archive
 from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured
-from gossamer.fetch.robots import RobotsEntry
+from gossamer.fetch.robots_shelf import RobotsEntry
 from gossamer.fetch.sessions import begin_login, end_login
 from gossamer.frontier.contract import DeadFilter, UrlStory
 from gossamer.frontier.politeness import SiteTerms
@@ -111,7 +111,7 @@ async def lived_in(lab: Lab) -> str:
     await frontier.too_often("slow.example", rest=timedelta(0))
     lab.clock.advance(5)
     await frontier.lease(job, "w", 0)  # finds out that the worker died: an incident for each
-    await frontier.lease(job, "living", 2)  # and both are in hand again
+    await frontier.lease(job, "living", 2)  # and both are in progress again
     await frontier.too_often("slow.example", rest=timedelta(0))  # for the second time
     await frontier.slow_down("slow.example", interval=timedelta(seconds=7), rest=timedelta(seconds=60))
     await frontier.add(job, [candidate(f"{SLOW}/1"), candidate(f"{SLOW}/2")])
@@ -147,7 +147,7 @@ async def labs(request: pytest.FixtureRequest, backends: Backends, tmp_path: Pat
 
 
 def told(story: UrlStory) -> UrlStory:
-    """The story of a URL whose worker is gone: in hand is queued again."""
+    """The story of a URL whose worker is gone: in progress is queued again."""
     return msgspec.structs.replace(
         story,
         state=UrlState.QUEUED if story.state is UrlState.LEASED else story.state,
@@ -236,7 +236,7 @@ async def test_work_goes_on_in_the_same_order(labs: tuple[Lab, Lab]) -> None:
     source.gone.add("living")
     source.clock.advance(3)
     target.clock.advance(8)
-    # Tasks that were in hand come first; the rest is in the order of priority and age, the same on both sides.
+    # Tasks that were in progress come first; the rest is in the order of priority and age, the same on both sides.
     there, here = await rest_of(target), await rest_of(source)
     held = [f"{SHOP}/killer", f"{SHOP}/held"]
     assert sorted(there) == sorted(here)

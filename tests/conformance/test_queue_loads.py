@@ -85,7 +85,9 @@ async def test_what_holds_a_site_back_is_told(lab):
     found = await loads_of(lab, job)
 
     slow, away, free = (found[site, ""] for site in sites)
-    assert (slow.asked, slow.rest_until, slow.away) == (7.0, now + 60, False)
+    (at_slow,) = [one for one in await lab.queue.sites(job.id) if one.site == "slow.test"]
+    assert at_slow.asked == 7.0
+    assert (slow.asked, slow.learned, slow.rest_until, slow.away) == (7.0, None, now + 60, False)
     assert away.away
     assert (free.asked, free.away) == (None, False)
     assert free.rest_until <= now

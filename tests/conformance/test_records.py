@@ -30,6 +30,7 @@ from .stores import (
     book,
     fingerprint_of,
     page_of,
+    reparse,
     result,
     tried,
 )
@@ -118,6 +119,22 @@ async def test_a_young_version_is_protected_for_the_minimum_age(open_records: Op
         assert (too_soon, in_time) == ([0], [1])
         history = await store.history("Book", "shop.example", "b1")
         assert [json.loads(version.data)["price"] for version in history] == [1, 3]
+
+
+async def test_a_letter_that_is_parsed_again_is_held_back_as_its_visit_would_have_been(
+    open_records: OpenRecords,
+) -> None:
+    url = "https://shop.example/b1"
+    async with open_records(min_rewrite_age=timedelta(hours=2)) as store:
+        await store.save([result(book(price=1))])
+        # given visits that no parser understood, and a parser that does since then
+        soon = reparse(url, book(price=2), visit=NOW + HOUR, at=NOW + 5 * HOUR)
+        in_time = reparse(url, book(price=3), visit=NOW + 2 * HOUR, at=NOW + 5 * HOUR)
+        # and what it makes of a visit whose record is there is a correction, whenever it comes
+        corrected = reparse(url, book(price=4), visit=NOW + 2 * HOUR, at=NOW + 6 * HOUR)
+        assert [await store.save([one]) for one in (soon, in_time, corrected)] == [[0], [1], [1]]
+        history = await store.history("Book", "shop.example", "b1")
+        assert [json.loads(version.data)["price"] for version in history] == [1, 3, 4]
 
 
 def version(price: int, at: float, *, key: str = "b1", url: str = "https://shop.example/b1") -> PageResult:

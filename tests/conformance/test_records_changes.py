@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 
+from gossamer.backends.records import history
 from gossamer.errors import Misconfigured
 from gossamer.model.record import PageResult, StoredRecord
+from gossamer.model.run_records import RunRecords
 from gossamer.store.contract import Difference, RecordQuery, Records, Retirement, VisitQuery
 
 from .stores import (
@@ -235,7 +238,7 @@ async def test_two_jobs_are_compared_by_what_each_saw(record_store: Records) -> 
 
     assert await differences(record_store, "books-1", "books-3") == {
         "changed": ("changed", one, three),
-        "left": ("gone", one, None),
+        "left": ("unseen", one, None),
         "new": ("added", None, one),
     }
     assert await differences(record_store, "books-2", "books-1") == {
@@ -280,7 +283,8 @@ async def test_what_was_seen_and_not_kept_is_no_claim(record_store: Records) -> 
     await record_store.save([visit(LISTING, book("a", price=2), at=NOW + 5, job="books-2")])
     await record_store.save([visit(LISTING, book("a", price=1), at=NOW)])
     assert await differences(record_store, "books-1", "books-2") == {}
-    assert await differences(record_store, "books-0", "books-1") == {"a": ("added", None, None)}
+    stream = record_store.differences("books-0", "books-1", (NOW - 1, NOW + 1))
+    assert [(one.key, one.kind, one.before, one.after) async for one in stream] == [("a", "added", None, None)]
 
 
 async def test_a_job_that_found_a_page_unchanged_saw_what_it_gave(record_store: Records) -> None:
@@ -295,7 +299,120 @@ async def test_a_reparse_is_compared_like_a_crawl(record_store: Records) -> None
     await record_store.save([visit(LISTING, book("a", price=1), book("b"), at=NOW)])
     await record_store.save([reparse(LISTING, book("a", price=2), book("c"), visit=NOW, at=NOW + 9)])
     found = await differences(record_store, "books-1", "reparse-1")
+    assert {key: one[0] for key, one in found.items()} == {"a": "changed", "b": "unseen", "c": "added"}
+    await record_store.retire(Retirement(job="reparse-1", spider="books", at=NOW + 9))
+    found = await differences(record_store, "books-1", "reparse-1")
     assert {key: one[0] for key, one in found.items()} == {"a": "changed", "b": "gone", "c": "added"}
+
+
+async def test_what_failed_is_not_seen_and_what_was_marked_is_gone_and_may_come_back(record_store: Records) -> None:
+    pages = {key: f"{LISTING}/{key}" for key in ("stays", "fails", "leaves", "returns")}
+
+    async def run(number: int, **prices: int) -> RunRecords:
+        """Each page that has a price gives its record; the others answer with an error."""
+        job, at = f"books-{number}", NOW + 10 * number
+        for key, url in pages.items():
+            if key in prices:
+                await record_store.save([visit(url, book(key, price=prices[key]), at=at, job=job)])
+            else:
+                status = 500 if key == "fails" else 404
+                failed = tried(url, at=at, job=job, outcome="dead", status=status, reason=f"http-{status}")
+                await record_store.save([result(attempt=failed)])
+        earlier = [f"books-{n}" for n in range(number)]
+        retirement = Retirement(job=job, spider="books", at=at + 1, of=earlier)
+        await record_store.retire(retirement)
+        found = await record_store.run_records(job)
+        return msgspec.structs.replace(found, unseen=await record_store.unseen(retirement))
+
+    async def between(one: int, other: int) -> dict[str, tuple[str, str]]:
+        ends = (NOW + 10 * one + 2, NOW + 10 * other + 2)
+        stream = record_store.differences(f"books-{one}", f"books-{other}", ends)
+        return {found.key: (found.kind, found.reason) async for found in stream}
+
+    # given a run that saw all, and one in which a page fails and two are away
+    assert await run(0, stays=1, fails=1, leaves=1, returns=1) == RunRecords(new=4, unseen=0)
+    assert await run(1, stays=2) == RunRecords(changed=1, gone=2, unseen=1)
+    assert await between(0, 1) == {
+        "stays": ("changed", ""), "fails": ("unseen", "http-500"), "leaves": ("gone", ""), "returns": ("gone", ""),
+    }  # fmt: skip
+
+    # when one comes back and the failed page answers again, with what it had before
+    assert await run(2, stays=2, fails=1, returns=7) == RunRecords(unchanged=2, back=1, unseen=0)
+    assert await between(1, 2) == {"fails": ("again", ""), "returns": ("back", "")}
+    assert await between(0, 2) == {"stays": ("changed", ""), "leaves": ("gone", ""), "returns": ("changed", "")}
+
+    # then a page that was away in one run is gone in the next, though neither saw it
+    assert await run(3, stays=2, returns=7) == RunRecords(unchanged=2, unseen=1)
+    pages["fails"] = f"{LISTING}/moved"
+    await record_store.retire(Retirement(job="books-4", spider="books", at=NOW + 41, earlier=["books-2"]))
+    assert await between(3, 4) == {"fails": ("gone", ""), "stays": ("gone", ""), "returns": ("gone", "")}
+    # and what an earlier run did stays what it was
+    assert await between(0, 1) == {
+        "stays": ("changed", ""), "fails": ("unseen", "http-500"), "leaves": ("gone", ""), "returns": ("gone", ""),
+    }  # fmt: skip
+    assert await record_store.run_records("books-1") == RunRecords(changed=1, gone=2)
+    assert await record_store.run_records("books-4") == RunRecords(gone=3)
+
+
+async def test_what_a_job_marks_as_gone_and_finds_itself_is_what_it_was_before(record_store: Records) -> None:
+    # given a job that found two pages away
+    pages = {key: f"{LISTING}/{key}" for key in ("same", "other")}
+    await record_store.save([visit(url, book(key, price=1), at=NOW) for key, url in pages.items()])
+    for url in pages.values():
+        away = tried(url, at=NOW + 1, job="books-2", outcome="dead", status=404, reason="http-404")
+        await record_store.save([result(attempt=away)])
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 2, of=["books-1"]))
+    assert await record_store.run_records("books-2") == RunRecords(gone=2)
+
+    # when it tries them again and finds one as it was, and one that has changed
+    await record_store.save([visit(pages["same"], book("same", price=1), at=NOW + 3, job="books-2")])
+    await record_store.save([visit(pages["other"], book("other", price=2), at=NOW + 3, job="books-2")])
+
+    # then it says what the comparison with the run before says
+    assert await record_store.run_records("books-2") == RunRecords(unchanged=1, changed=1)
+    assert await differences(record_store, "books-1", "books-2") == {"other": ("changed", '{"price":1}', '{"price":2}')}
+    assert await record_store.run_records("books-1") == RunRecords(new=2)
+
+
+async def test_what_a_job_did_not_see_is_counted_in_portions(
+    record_store: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given records of two spiders, of which a job sees some
+    keys = [f"{n}" for n in range(11)]
+    await record_store.save([visit(LISTING, *(book(key) for key in keys), at=NOW)])
+    other = [msgspec.structs.replace(book(f"film-{n}"), spider="films") for n in range(3)]
+    await record_store.save([visit(f"{LISTING}/films", *other, at=NOW)])
+    await record_store.save([visit(LISTING, book("late"), at=NOW + 1, job="books-2")])
+    await record_store.save([visit(LISTING, *(book(key) for key in keys[::3]), at=NOW + 2, job="books-3")])
+
+    # when a statement may look at few of them
+    monkeypatch.setattr(history, "RETIRED", 4)
+    asked: list[tuple[Any, ...]] = []
+    rows = type(record_store.sql).rows  # type: ignore[attr-defined]
+
+    async def noted(sql: Any, text: str, *values: Any) -> Any:
+        asked.append(values)
+        return await rows(sql, text, *values)
+
+    monkeypatch.setattr(type(record_store.sql), "rows", noted)  # type: ignore[attr-defined]
+
+    async def unseen(*of: str) -> int:
+        return await record_store.unseen(Retirement(job="books-3", spider="books", at=NOW + 3, of=of))
+
+    # then each is counted once, and those that no earlier job saw are not
+    assert [await unseen("books-1"), await unseen("books-2"), await unseen("books-2", "books-1")] == [7, 1, 8]
+    assert await record_store.unseen(Retirement(job="books-3", spider="books", at=NOW + 3)) == 8
+    ranges = [values[-2:] for values in asked if values]
+    assert len(ranges) >= 4 * 4
+    assert all(last - first < 4 for first, last in ranges)
+
+
+async def test_a_page_that_is_unchanged_brings_back_what_was_gone(record_store: Records) -> None:
+    await record_store.save([visit(LISTING, book("a"), at=NOW)])
+    await record_store.retire(Retirement(job="books-2", spider="books", at=NOW + 1, earlier=["books-1"]))
+    same = tried(LISTING, at=NOW + 2, job="books-3", outcome="unchanged", status=304)
+    await record_store.save([result(attempt=same)])
+    assert await record_store.run_records("books-3") == RunRecords(back=1)
 
 
 async def test_long_jobs_are_compared_in_order(record_store: Records) -> None:
@@ -304,7 +421,7 @@ async def test_long_jobs_are_compared_in_order(record_store: Records) -> None:
     later = [book(key, v=1 if n % 7 else 2) for n, key in enumerate(keys) if n % 5]
     await record_store.save([visit(LISTING, *later, book("new"), at=NOW + 1, job="books-2")])
     found = [(one.key, one.kind) async for one in record_store.differences("books-1", "books-2")]
-    expected = [(key, "changed" if n % 5 else "gone") for n, key in enumerate(keys) if n % 5 == 0 or n % 7 == 0]
+    expected = [(key, "changed" if n % 5 else "unseen") for n, key in enumerate(keys) if n % 5 == 0 or n % 7 == 0]
     assert found == [*expected, ("new", "added")]
 
 
@@ -342,11 +459,13 @@ async def test_of_each_page_the_newest_copy_that_fits(record_store: Records) -> 
 
 async def test_of_a_page_that_two_spiders_visit_each_has_its_newest_copy(record_store: Records) -> None:
     def by(spider: str, name: str, second: int, failure: str = "") -> PageResult:
-        one = visit(f"https://shop.example/{name}", at=NOW + second, job=f"{spider}-1", failure=failure)
+        job = {"books": "nightly-1", "films": "weekly-1"}[spider]  # of schedules
+        one = visit(f"https://shop.example/{name}", at=NOW + second, job=job, failure=failure)
         assert one.page is not None
         return msgspec.structs.replace(one, page=msgspec.structs.replace(one.page, spider=spider))
 
     await record_store.save([by("books", "a", 0), by("films", "a", 1), by("books", "a", 2), by("films", "b", 3)])
+    await record_store.save([by("books", "odd", 0)])  # so that a portion may end between the two copies of a page
     await record_store.save([by("books", "a", 4, "parse"), by("books", "b", 5), by("books", "b", 6)])
     # More pages than are read at a time, each with two copies that count.
     many = [by(spider, f"m{n}", second) for n in range(200) for second, spider in enumerate(("books", "films"), 7)]
@@ -356,7 +475,8 @@ async def test_of_a_page_that_two_spiders_visit_each_has_its_newest_copy(record_
         (facts.url.rpartition("/")[2], facts.fetched_at - NOW) async for facts in record_store.archived(VisitQuery())
     ]
     assert sorted(found) == sorted(
-        [("a", 1), ("a", 4), ("b", 3), ("b", 6), *((f"m{n}", second) for n in range(200) for second in (7, 8))]
+        [("a", 1), ("a", 4), ("b", 3), ("b", 6), ("odd", 0)]
+        + [(f"m{n}", second) for n in range(200) for second in (7, 8)]
     )
     assert await archived(record_store, VisitQuery(failures=("",), since=NOW + 1)) == sorted(
         [("a", 1), ("a", 2), ("b", 3), ("b", 6), *((f"m{n}", second) for n in range(200) for second in (7, 8))]

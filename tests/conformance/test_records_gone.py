@@ -427,3 +427,14 @@ async def test_the_facts_of_a_page_that_was_unchanged_since_name_the_new_parser(
     key = first.attempt.fingerprint
     facts = (await record_store.facts([key]))[key]
     assert (facts.parser, facts.links, facts.fetched_at) == ("books:2", b"[1]", NOW + 9)
+
+
+async def test_records_that_are_named_are_gone_whatever_was_seen(record_store: Records) -> None:
+    await record_store.save([visit(LISTING, book("b1"), book("b2"), at=NOW)])
+    taken = Retirement(job="taken-back", spider="books", at=NOW + 5, records=[IDENTITY, ("Book", "shop.example", "no")])
+    assert await record_store.retire(taken) == 1
+    assert await gone_keys(record_store) == ["b1"]
+    assert await record_store.retire(taken) == 0  # nothing more
+    assert (await the_record(record_store)).version == 2
+    await record_store.save([visit(LISTING, book("b1"), at=NOW + 9, job="books-3")])
+    assert await gone_keys(record_store) == []

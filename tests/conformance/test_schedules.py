@@ -11,7 +11,7 @@ from gossamer.errors import LeaseLost
 from gossamer.model.job import JobState
 from gossamer.model.schedule import Schedule
 from tests.conformance.frontiers import Backends, candidate
-from tests.conformance.schedule_books import DUE, PRICES, TERM, fired, opening, settled, spoil, standing_of, written
+from tests.conformance.schedule_books import DUE, PRICES, TERM, fired, opening, progress_of, settled, spoil, written
 
 
 @pytest.fixture(params=Backends.UNSHARDED)
@@ -59,7 +59,7 @@ async def test_a_schedule_that_is_replaced_keeps_what_it_has_come_to_and_loses_i
 
     assert await lab.schedules.put(changed, origin="file", replace=True)
 
-    now = await standing_of(lab)
+    now = await progress_of(lab)
     assert (now.schedule, now.origin, now.created_at) == (changed, "file", before.created_at)
     assert (now.runs, now.last_due, now.last_job, now.skipped, now.waiting_due, now.paused) == (
         1, DUE, done.job.id, 2, DUE, True,
@@ -97,9 +97,9 @@ async def test_a_schedule_is_paused_and_goes_on(lab):
     before = await written(lab)
 
     assert await lab.schedules.pause(PRICES.name, True)
-    resting = await standing_of(lab)
+    resting = await progress_of(lab)
     assert await lab.schedules.pause(PRICES.name, False)
-    going = await standing_of(lab)
+    going = await progress_of(lab)
 
     assert resting == msgspec.structs.replace(before, paused=True, version=resting.version)
     assert going == msgspec.structs.replace(before, since=going.since, version=going.version)
@@ -129,9 +129,9 @@ async def test_another_trigger_makes_ticks_count_from_then(lab):
     lab.clock.advance(60)
 
     await lab.schedules.put(msgspec.structs.replace(PRICES, limit=7), origin="added", replace=True)
-    same = await standing_of(lab)
+    same = await progress_of(lab)
     await lab.schedules.put(msgspec.structs.replace(PRICES, trigger="every 1h"), origin="added", replace=True)
-    other = await standing_of(lab)
+    other = await progress_of(lab)
 
     assert (same.created_at, same.since) == (before.created_at, None)
     assert other.created_at == other.since == pytest.approx(lab.clock.now(), abs=0.002)
@@ -165,7 +165,7 @@ async def test_the_place_of_a_schedule_that_was_withdrawn_is_free(lab):
 
     assert await lab.schedules.put(PRICES, origin="added")
 
-    now = await standing_of(lab)
+    now = await progress_of(lab)
     assert (now.withdrawn_at, now.runs, now.origin) == (None, 0, "added")
 
 
@@ -175,7 +175,7 @@ async def test_a_run_besides_the_ticks_is_counted_and_nobody_needs_to_lead(lab):
 
     done = await lab.schedules.begin(before, after, opening(before))
 
-    assert done.progress == await standing_of(lab)
+    assert done.progress == await progress_of(lab)
     assert (done.progress.runs, done.progress.last_job, done.progress.last_due) == (1, done.job.id, None)
     # and a second one only in its place
     again = msgspec.structs.replace(done.progress, runs=2)
@@ -200,11 +200,11 @@ async def test_everybody_may_write_at_the_same_time_and_nothing_is_lost(lab):
             lab.schedules.put(msgspec.structs.replace(PRICES, limit=7), origin="added", replace=True),
         )
         assert sum(answers) == len(names) + 3
-        now = await standing_of(elsewhere)
+        now = await progress_of(elsewhere)
     assert (now.paused, now.schedule.limit) == (True, 7)
-    standings = await lab.schedules.schedules()
-    assert [one.schedule.name for one in standings] == sorted([*names, PRICES.name])
-    assert len({one.version for one in standings}) == len(standings)
+    schedules_now = await lab.schedules.schedules()
+    assert [one.schedule.name for one in schedules_now] == sorted([*names, PRICES.name])
+    assert len({one.version for one in schedules_now}) == len(schedules_now)
 
 
 # -- who leads ----------------------------------------------------------------------------------------------------

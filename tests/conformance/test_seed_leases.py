@@ -40,6 +40,20 @@ async def test_the_next_one_reads_when_the_time_is_over(lab):
     assert not await lab.seeds.claim("books-1", "host/1", WHILE)
 
 
+async def test_whoever_has_it_now_can_be_told(lab):
+    assert await lab.seeds.holder("books-1") is None
+    await lab.seeds.note("books-1", ["a.test"], "A trouble.")
+    assert await lab.seeds.holder("books-1") is None
+    assert await lab.seeds.claim("books-1", "host/1", WHILE)
+    async with lab.again() as elsewhere:
+        assert await elsewhere.seeds.holder("books-1") == "host/1"
+        await lab.seeds.release("books-1", "host/1")
+        assert await elsewhere.seeds.holder("books-1") is None
+    assert await lab.seeds.claim("books-1", "host/2", WHILE)
+    lab.clock.advance(15.1)
+    assert await lab.seeds.holder("books-1") is None
+
+
 async def test_a_shorter_claim_does_not_take_the_place_of_a_longer_one(lab):
     assert await lab.seeds.claim("@a.test", "host/1", WHILE)
     assert not await lab.seeds.claim("@a.test", "host/2", WHILE / 10)
@@ -67,3 +81,9 @@ async def test_what_was_found_is_there_for_all_and_the_first_trouble_stays(lab):
             frozenset({"a.test", "b.test", "ü.test"}), "The first."
         )
     assert await lab.seeds.findings("books-2") == SeedFindings()
+
+
+async def test_a_list_of_many_sites_is_found_whole(lab):
+    sites = frozenset(f"s{number}.test" for number in range(250))
+    await lab.seeds.note("books-1", sites, "One was away.")
+    assert await lab.seeds.findings("books-1") == SeedFindings(sites, "One was away.")

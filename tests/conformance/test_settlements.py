@@ -124,3 +124,19 @@ async def test_counts_move_with_their_job(lab, tmp_path, backends):
             assert (await there.jobs.counts(job.id)).stats == {"pages": 7}
             assert await there.stream.counts() == await lab.stream.counts()
             await there.stream.clear()
+
+
+async def test_dead_letters_are_chosen_by_their_ids_in_a_job(lab):
+    job, leases = await leased(lab, *(f"https://{host}.test/{n}" for host in "ab" for n in range(3)))
+    for lease in leases:
+        await lab.frontier.bury(lease, "timeout", "slow")
+    letters = await lab.queue.dead(DeadFilter())
+    some = {one.id for one in letters if one.url.endswith("/1")}
+    which = DeadFilter(job=job.id, among=frozenset(some))
+
+    assert {one.id for one in await lab.queue.dead(which)} == some
+    assert await lab.queue.dead_reasons(which) == {"timeout": 2}
+    assert await lab.queue.dead(DeadFilter(job=job.id, among=frozenset())) == []
+    assert await lab.queue.replay(which) == 2
+    assert (await lab.jobs.counts(job.id)).dead == 4
+    assert await lab.queue.purge(which) == 0

@@ -13,7 +13,7 @@ from gossamer.backends.redis.shelf import RedisShelf
 from gossamer.clock import VirtualClock
 from gossamer.errors import LeaseLost
 from gossamer.model.schedule import Term
-from gossamer.model.shelf import ABSENT, Drop, Kind, Put, Trim
+from gossamer.model.shelf import ABSENT, DropRow, Put, ShelfKind, Trim
 
 from .frontiers import Backends, Lab, redis_lab, sqlite_lab
 
@@ -56,7 +56,7 @@ async def test_a_change_of_a_row_that_was_changed_meanwhile_changes_nothing(lab)
     await lab.shelf.commit([put("a", "2")])
 
     assert not await lab.shelf.commit([put("b"), put("a", "3", expects=read.stamp)])
-    assert not await lab.shelf.commit([put("b"), Drop(kind="pen", key="a", expects=read.stamp)])
+    assert not await lab.shelf.commit([put("b"), DropRow(kind="pen", key="a", expects=read.stamp)])
 
     assert (await lab.shelf.get("pen", "a")).value == b"2"
     assert await keys(lab) == ["a"]
@@ -65,7 +65,7 @@ async def test_a_change_of_a_row_that_was_changed_meanwhile_changes_nothing(lab)
 async def test_a_row_that_was_dropped_and_made_again_does_not_look_unchanged(lab):
     await lab.shelf.commit([put("a")])
     read = await lab.shelf.get("pen", "a")
-    await lab.shelf.commit([Drop(kind="pen", key="a")])
+    await lab.shelf.commit([DropRow(kind="pen", key="a")])
     await lab.shelf.commit([put("a")])
 
     assert not await lab.shelf.commit([put("a", "3", expects=read.stamp)])
@@ -79,7 +79,7 @@ async def test_a_row_that_must_be_new_is_put_once(lab):
 
 
 async def test_concurrent_changes_of_one_row_all_count(lab):
-    kind = Kind(lab.shelf, "pen", int)
+    kind = ShelfKind(lab.shelf, "pen", int)
 
     await asyncio.gather(*(kind.change("a", lambda known: (known or 0) + 1) for _ in range(20)))
 
@@ -87,7 +87,7 @@ async def test_concurrent_changes_of_one_row_all_count(lab):
 
 
 async def test_a_change_keeps_the_times_of_the_row(lab):
-    kind = Kind(lab.shelf, "pen", int)
+    kind = ShelfKind(lab.shelf, "pen", int)
     await lab.shelf.commit([kind.put("a", 1, at=4.0, until=lab.clock.now() + 60)])
 
     await kind.change("a", lambda known: known + 1)
@@ -164,8 +164,8 @@ async def test_trimming_keeps_the_newest_rows(lab):
 async def test_a_commit_changes_several_kinds_at_once(lab):
     await lab.shelf.commit([put("a")])
 
-    assert await lab.shelf.commit([Drop(kind="pen", key="a"), put("a", kind="ink", at=1.0)])
-    assert not await lab.shelf.commit([Drop(kind="ink", key="a"), put("b", expects=b"12345678")])
+    assert await lab.shelf.commit([DropRow(kind="pen", key="a"), put("a", kind="ink", at=1.0)])
+    assert not await lab.shelf.commit([DropRow(kind="ink", key="a"), put("b", expects=b"12345678")])
 
     assert await keys(lab) == []
     assert await keys(lab, "ink") == ["a"]
@@ -231,7 +231,7 @@ async def play(lab: Lab, steps: list) -> list:
                 case "put":
                     made.append(put(key, str(number), kind=kind, at=at, until=until, expects=stamp))
                 case "drop":
-                    made.append(Drop(kind=kind, key=key, expects=stamp))
+                    made.append(DropRow(kind=kind, key=key, expects=stamp))
                 case "trim":
                     made.append(Trim(kind=kind, keep=key))
         story.append(await lab.shelf.commit(made))

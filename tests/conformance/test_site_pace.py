@@ -68,3 +68,21 @@ async def test_after_a_dead_worker_the_next_request_keeps_the_crawl_delay_that_i
 
     # then the next request waits for the longer one
     assert (batch.leases, batch.wait) == ((), DELAY - HEAD_START)
+
+
+async def test_a_request_without_a_lease_learns_which_pages_are_still_in_hand(lab):
+    job = await with_pages(lab)
+    (mine, other) = (await lab.frontier.lease(job, "w1", 2)).leases
+
+    # nothing more is handed out, and those that were are counted until they are settled, lost or given back
+    assert await lab.frontier.clear("a.test", timedelta(seconds=9)) == 2
+    assert (await lab.frontier.lease(job, "w2", 1)).leases == ()
+    await lab.frontier.complete(mine, UrlState.DONE)
+    assert await lab.frontier.clear("a.test", timedelta(seconds=1)) == 1
+    await lab.frontier.release(other, NOW, "pace")
+    assert await lab.frontier.clear("a.test", timedelta(seconds=1)) == 0
+
+    lab.clock.advance(8.9)  # the longest rest counts
+    assert (await lab.frontier.lease(job, "w2", 1)).leases == ()
+    lab.clock.advance(0.2)
+    assert len((await lab.frontier.lease(job, "w2", 1)).leases) == 1

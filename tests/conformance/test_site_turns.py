@@ -30,7 +30,7 @@ class Crowd:
         self.lab = lab
         self.latency = latency
         self.grants = []  # moment, job
-        self.in_hand = []
+        self.in_progress = []
 
     async def job(self, name, pages=400, **terms):
         job = await self.lab.job(name, **terms)
@@ -41,13 +41,13 @@ class Crowd:
         leases = (await self.lab.frontier.lease(job, worker, n, lanes)).leases
         for lease in leases:
             self.grants.append((self.lab.clock.now(), job))
-            self.in_hand.append((self.lab.clock.now() + self.latency, lease))
+            self.in_progress.append((self.lab.clock.now() + self.latency, lease))
         return len(leases)
 
     async def settle(self):
-        done = [one for one in self.in_hand if one[0] <= self.lab.clock.now()]
+        done = [one for one in self.in_progress if one[0] <= self.lab.clock.now()]
         for one in done:
-            self.in_hand.remove(one)
+            self.in_progress.remove(one)
             await self.lab.frontier.complete(one[1], UrlState.DONE)
 
     async def spend(self, seconds, *asking):
@@ -138,7 +138,7 @@ async def test_a_clock_that_is_put_back_does_not_make_a_job_wait_for_the_old_tim
     await crowd.ask(jobs[0], "w1")
     assert await crowd.ask(jobs[1], "w2") == 0
     lab.clock.advance(-7200)
-    crowd.in_hand.clear()  # a lease that ends later than any can is over
+    crowd.in_progress.clear()  # a lease that ends later than any can is over
     crowd.grants.clear()
     back = lab.clock.now()
 
@@ -155,8 +155,8 @@ async def test_a_page_that_takes_very_long_does_not_make_its_site_stand_idle_as_
     first, second = await crowd.job("first"), await crowd.job("second")
     began = lab.clock.now()
     await crowd.ask(first, "w1", n=1)
-    _, slow = crowd.in_hand.pop()
-    crowd.in_hand.append((began + LEASE.total_seconds() - 1, slow))
+    _, slow = crowd.in_progress.pop()
+    crowd.in_progress.append((began + LEASE.total_seconds() - 1, slow))
     assert await crowd.ask(second, "w2") == 0
 
     asking = [(first, "w1", 1)] if gone else [(first, "w1", 1), (second, "w2", 5)]

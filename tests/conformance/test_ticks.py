@@ -14,7 +14,7 @@ from gossamer.model.job import JobState
 from gossamer.model.schedule import Schedule, ScheduleProgress, Settled
 from gossamer.model.task import UrlState
 from tests.conformance.frontiers import Backends, candidate
-from tests.conformance.schedule_books import DUE, PRICES, TERM, fired, opening, settled, standing_of, written
+from tests.conformance.schedule_books import DUE, PRICES, TERM, fired, opening, progress_of, settled, written
 from tests.patience import PATIENCE
 
 
@@ -30,7 +30,7 @@ async def test_a_tick_becomes_a_job_that_workers_can_work_on(lab):
 
     done = await lab.ticks.settle(term, before, fired(before), opening(before))
 
-    assert done.progress == await standing_of(lab)
+    assert done.progress == await progress_of(lab)
     assert done.progress == msgspec.structs.replace(fired(before), last_job=done.job.id, version=done.progress.version)
     assert done.progress.version > before.version
     assert done.job == await lab.jobs.job(done.job.id)
@@ -47,7 +47,7 @@ async def test_a_tick_becomes_a_job_that_workers_can_work_on(lab):
         assert await elsewhere.jobs.close_job(job.id, "done")
 
 
-async def test_a_tick_without_a_job_changes_the_standing_alone(lab):
+async def test_a_tick_without_a_job_changes_the_progress_alone(lab):
     before = await written(lab)
     term = await lab.ticks.lead("one", TERM)
     skipped = msgspec.structs.replace(before, last_due=DUE, skipped=1, trouble="the run before goes on")
@@ -55,7 +55,7 @@ async def test_a_tick_without_a_job_changes_the_standing_alone(lab):
     done = await lab.ticks.settle(term, before, skipped)
 
     assert done.job is None
-    assert done.progress == await standing_of(lab)
+    assert done.progress == await progress_of(lab)
     assert done.progress == msgspec.structs.replace(skipped, version=done.progress.version)
     assert await lab.jobs.jobs() == []
 
@@ -168,7 +168,7 @@ async def test_a_leader_enters_what_is_new_and_forgets_what_is_gone(lab):
     assert await lab.ticks.settle(term, None, new) is None  # somebody was faster
     await lab.schedules.pause(PRICES.name, True)
     assert not await lab.ticks.forget(term, done.progress)
-    now = await standing_of(lab)
+    now = await progress_of(lab)
     lab.clock.advance(6)
     for write in (lab.ticks.settle(term, None, new), lab.ticks.forget(term, now)):
         with pytest.raises(LeaseLost):
@@ -186,7 +186,7 @@ async def test_every_change_is_counted_once(lab):
     term = await lab.ticks.lead("one", TERM)
     assert await counted(lab.schedules.put(PRICES, origin="file")) == 1
     assert await counted(lab.schedules.put(PRICES, origin="file", replace=True)) == 0
-    before = await standing_of(lab)
+    before = await progress_of(lab)
     assert await counted(lab.ticks.settle(term, before, fired(before), opening(before))) == 1
     assert await counted(lab.ticks.settle(term, before, fired(before), opening(before))) == 0
     assert await counted(lab.schedules.pause(PRICES.name, True)) == 1
@@ -277,8 +277,8 @@ async def test_a_leader_that_dies_after_its_decision_leaves_nothing_to_decide(la
     term = await lab.ticks.lead("next", TERM)
     assert await lab.ticks.settle(term, before, fired(before), opening(before)) is None
 
-    (standing,) = await lab.schedules.schedules()
-    assert (standing.last_due, standing.last_job, standing.runs) == (DUE, done.job.id, 1)
+    (progress,) = await lab.schedules.schedules()
+    assert (progress.last_due, progress.last_job, progress.runs) == (DUE, done.job.id, 1)
     assert [job.id for job in await lab.jobs.running_jobs()] == [done.job.id]
 
 
@@ -299,11 +299,11 @@ async def test_a_job_that_only_one_shard_knows_of_is_worked_on_in_all(lab):
 async def test_ticks_of_many_schedules_are_decided_together(lab):
     schedules = [Schedule(name=f"s{n:03}", spider="shop", trigger="every 1h") for n in range(200)]
     await asyncio.gather(*(lab.schedules.put(one, origin="file") for one in schedules))
-    standings = await lab.schedules.schedules()
-    assert [one.schedule for one in standings] == schedules
+    schedules_now = await lab.schedules.schedules()
+    assert [one.schedule for one in schedules_now] == schedules
     term = await lab.ticks.lead("one", TERM)
 
-    done = await asyncio.gather(*(settled(lab, term, standing) for standing in standings))
+    done = await asyncio.gather(*(settled(lab, term, progress) for progress in schedules_now))
 
     assert await lab.schedules.schedules() == [one.progress for one in done]
     jobs = {job.id: job.schedule for job in await lab.jobs.running_jobs()}

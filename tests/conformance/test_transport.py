@@ -6,6 +6,7 @@ import asyncio
 import socket
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from gossamer.errors import (
@@ -20,7 +21,7 @@ from gossamer.errors import (
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Limits, TransportRequest
 from tests.services.proxies import Vouched
-from tests.sites.hostile import PAGE, HostileSite, hostile_site
+from tests.sites.hostile import PAGE, HostileSite, hostile_site, noise, pack
 
 from .transports import HASTY, LIMITS, Opener, ended, get, listener
 from .transports import opened as opened
@@ -112,7 +113,19 @@ async def test_packed_pages_are_unpacked(opened: Opener, site: HostileSite, name
     async with opened() as transport:
         response = await get(transport, site.url(f"/packed?with={names}"))
     assert response.body == PAGE
-    assert response.wire_bytes != len(PAGE)
+
+
+@pytest.mark.parametrize("names", [["gzip"], ["br"], ["zstd", "gzip"]])
+@pytest.mark.parametrize("size", [5_000, 300_000])
+async def test_a_packed_body_costs_the_bytes_that_came_over_the_line(
+    opened: Opener, site: HostileSite, names: list[str], size: int
+) -> None:
+    body = noise(size)
+    packed = pack(body, names)
+    url = site.show("/packed-page", packed, f"Content-Encoding: {', '.join(names)}")
+    async with opened() as transport:
+        response = await get(transport, url, limits=msgspec.structs.replace(LIMITS, max_body=size))
+    assert (response.body, response.cut, response.wire_bytes) == (body, False, len(packed))
 
 
 async def test_a_chunked_body_is_put_together(opened: Opener) -> None:

@@ -46,9 +46,9 @@ async def test_through_a_proxy_nothing_is_written_before_the_gate_opens(
     opened: Opener, proxy: ProxyServer, target: HostileSite, vouched: Vouched
 ) -> None:
     gate = HeldGate(is_open=False)
-    exit = proxy.exit()
+    proxy = proxy.proxy()
     async with opened(trust=vouched.client) as transport:
-        asked = asyncio.ensure_future(get(transport, target.url("/plain"), exit=exit, gate=gate))
+        asked = asyncio.ensure_future(get(transport, target.url("/plain"), proxy=proxy, gate=gate))
         await asyncio.wait_for(gate.reached.wait(), PATIENCE)
         assert target.log == []
         gate.opened.set()

@@ -92,6 +92,6 @@ async def test_a_header_that_would_be_two_is_not_sent(opened: Opener, header: tu
 async def test_a_body_goes_through_a_proxy(opened: Opener, vouched: Vouched, scheme: str) -> None:
     with a_proxy(scheme, vouched) as proxy:
         async with api_site() as site, opened() as transport:
-            response = await transport.fetch(post(site, exit=proxy.exit()))
+            response = await transport.fetch(post(site, proxy=proxy.proxy()))
     assert response.status == 200
     assert [(asked.method, asked.body) for asked in site.log] == [("POST", b'{"a":1}')]

@@ -1,4 +1,4 @@
-"""What lies behind an exit: which targets a proxy is asked for at all, and what of its answers is the target's own."""
+"""What lies behind a proxy: which targets a proxy is asked for at all, and what of its answers is the target's own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_one_private_address_among_public_ones_is_enough_to_refuse(
     monkeypatch.setattr(socket, "getaddrinfo", look_ups(*addresses))
     async with opened(AddressGuard(), trust=vouched.client) as transport:
         with pytest.raises(AddressRefused, match=r"mixed\.example leads to (127|::1)"):
-            await get(transport, "http://mixed.example/", exit=proxy.exit())
+            await get(transport, "http://mixed.example/", proxy=proxy.proxy())
     assert proxy.connections == 0
 
 
@@ -64,7 +64,7 @@ async def test_a_name_with_public_addresses_alone_is_asked_for_through_the_proxy
         with a_proxy(scheme, vouched, leads_to={PUBLIC: site.port}) as proxy, monkeypatch.context() as patched:
             patched.setattr(addresses, "_look_up", lambda name: (PUBLIC,))
             async with opened(AddressGuard(), trust=vouched.client) as transport:
-                response = await get(transport, "http://shop.example/plain", exit=proxy.exit())
+                response = await get(transport, "http://shop.example/plain", proxy=proxy.proxy())
         assert response.body == PAGE
 
 
@@ -76,7 +76,7 @@ async def test_a_name_unknown_here_is_not_asked_of_a_proxy_in_our_own_network(
             patched.setattr(socket, "getaddrinfo", look_ups())
             async with opened(AddressGuard(), trust=vouched.client) as transport:
                 with pytest.raises(AddressRefused, match=r"'intranet' to fetch\.allow_hosts"):
-                    await get(transport, "http://intranet/plain", exit=proxy.exit())
+                    await get(transport, "http://intranet/plain", proxy=proxy.proxy())
         assert proxy.connections == 0
     assert site.connections == 0
 
@@ -90,7 +90,7 @@ async def test_a_name_server_in_trouble_lets_nobody_through_and_is_asked_again_l
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     async with opened(AddressGuard(), trust=vouched.client) as transport:
         with pytest.raises(DnsFailed, match=r"fetch\.allow_hosts"):
-            await get(transport, "http://intranet/plain", exit=proxy.exit())
+            await get(transport, "http://intranet/plain", proxy=proxy.proxy())
     assert proxy.connections == 0
 
 
@@ -108,7 +108,7 @@ async def test_a_name_unknown_here_is_left_to_a_proxy_out_in_the_world(
         with a_proxy(scheme, vouched, leads_to={"far.example": site.port}) as proxy, monkeypatch.context() as patched:
             patched.setattr(socket, "getaddrinfo", look_ups())
             async with opened(_LetsProxiesBe(), trust=vouched.client) as transport:
-                response = await get(transport, "http://far.example/plain", exit=proxy.exit(allow_private=False))
+                response = await get(transport, "http://far.example/plain", proxy=proxy.proxy(allow_private=False))
         assert response.body == PAGE
 
 
@@ -126,7 +126,7 @@ async def test_a_look_up_that_takes_too_long_is_the_pages_time_out(
         async with opened(AddressGuard(), trust=vouched.client) as transport:
             hasty = Limits(connect=timedelta(milliseconds=100))
             with pytest.raises(TimedOut, match=r"slow\.example: no address"):
-                await get(transport, "http://slow.example/", exit=proxy.exit(), limits=hasty)
+                await get(transport, "http://slow.example/", proxy=proxy.proxy(), limits=hasty)
     finally:
         over.set()
     assert proxy.connections == 0
@@ -137,7 +137,7 @@ async def test_a_name_that_is_too_long_for_socks_is_refused_before_dialling(open
     with socks_proxy(users=USERS) as proxy:
         async with opened(AddressGuard(allow_hosts=frozenset({host}))) as transport:
             with pytest.raises(FetchRefused, match="255 bytes"):
-                await get(transport, f"http://{host}/", exit=proxy.exit())
+                await get(transport, f"http://{host}/", proxy=proxy.proxy())
         assert proxy.connections == 0
 
 
@@ -152,7 +152,7 @@ async def test_a_target_that_the_proxy_cannot_reach_is_the_targets_failure(
         proxy.answer(word)
         async with opened(trust=vouched.client) as transport:
             with pytest.raises(kind, match=rf"127\.0\.0\.1:{target.port}.*says the proxy") as caught:
-                await get(transport, target.url("/plain"), exit=proxy.exit())
+                await get(transport, target.url("/plain"), proxy=proxy.proxy())
     assert_no_secret(everything_said(caught.value))
     assert target.connections == 0
 
@@ -166,7 +166,7 @@ async def test_what_the_proxy_itself_cannot_do_is_its_own_failure(
         async with opened(trust=vouched.client) as transport:
             # The address of a page must not be taken for a word of the proxy.
             with pytest.raises(ProxyFailed) as caught:
-                await get(transport, target.url("/Socks(ConnectionRefused)"), exit=proxy.exit())
+                await get(transport, target.url("/Socks(ConnectionRefused)"), proxy=proxy.proxy())
     assert_no_secret(everything_said(caught.value))
     assert target.connections == 0
 
@@ -177,7 +177,7 @@ async def test_a_site_that_answers_407_is_not_taken_for_the_proxy(opened: Opener
     for scheme in ("http", "https", "socks5"):
         with a_proxy(scheme, vouched) as proxy:
             async with listener(says) as server, opened(trust=vouched.client) as transport:
-                response = await get(transport, server.url(), exit=proxy.exit())
+                response = await get(transport, server.url(), proxy=proxy.proxy())
             assert (response.status, response.body) == (407, b"no")
             assert proxy.refused == []
 
@@ -187,8 +187,8 @@ async def test_a_proxy_that_no_longer_takes_the_password_is_not_taken_for_the_si
 ) -> None:
     with http_proxy(users=USERS) as proxy:
         async with opened() as transport:
-            assert (await get(transport, site.url("/plain"), exit=proxy.exit())).body == PAGE
+            assert (await get(transport, site.url("/plain"), proxy=proxy.proxy())).body == PAGE
             proxy.refuse()
             with pytest.raises(ProxyFailed, match="user name or the password"):
-                await get(transport, site.url("/plain"), exit=proxy.exit())
+                await get(transport, site.url("/plain"), proxy=proxy.proxy())
     assert len(site.log) == 1

@@ -72,6 +72,15 @@ async def test_a_worker_learns_with_its_next_beat_that_it_is_to_drain_and_until_
     assert not await lab.workers.beat(card("a"))
 
 
+async def test_a_worker_learns_that_it_is_to_restart_and_a_later_wish_takes_the_place_of_an_earlier(lab):
+    await lab.workers.beat(card("a"))
+    await lab.workers.ask_to_drain("a", restart=True)
+    assert await lab.workers.beat(card("a")) == "restart"
+    await lab.workers.ask_to_drain("a")
+    assert await lab.workers.beat(card("a", frozen="b/1/1,c/2/2")) == "drain"
+    assert [one.frozen for one in await lab.workers.workers()] == ["b/1/1,c/2/2"]
+
+
 async def test_a_worker_that_is_not_there_cannot_be_asked_to_drain(lab):
     await lab.workers.beat(card("a"))
     await lab.workers.ask_to_drain("a")

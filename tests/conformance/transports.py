@@ -18,7 +18,7 @@ from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Gate, Limits, Response, Transport, TransportRequest
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.impersonate import WreqTransport
-from gossamer.model.route import Exit
+from gossamer.model.route import Proxy
 from tests import patience
 from tests.patience import PATIENCE, until
 from tests.services.proxies import ProxyServer, Vouched, http_proxy, https_proxy, socks_proxy, vouched_for
@@ -114,12 +114,12 @@ async def get(
     transport: Transport,
     url: str,
     *,
-    exit: Exit | None = None,
+    proxy: Proxy | None = None,
     limits: Limits = LIMITS,
     headers: tuple[tuple[str, str], ...] = (),
     gate: Gate | None = None,
 ) -> Response:
-    return await transport.fetch(TransportRequest(url=url, exit=exit, limits=limits, headers=headers, gate=gate))
+    return await transport.fetch(TransportRequest(url=url, proxy=proxy, limits=limits, headers=headers, gate=gate))
 
 
 @dataclass

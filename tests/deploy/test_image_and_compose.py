@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 import tomllib
@@ -55,6 +56,16 @@ def test_the_image_runs_as_nobody_special_and_takes_in_only_what_it_is_made_of()
     allowed = {line[1:] for line in ignored if line.startswith("!")}
     assert {name for name in copied if not name.startswith("deploy/image/")} <= allowed
     assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_profile_for_chromium_forbids_what_is_not_named_and_lets_nobody_mount() -> None:
+    profile = json.loads((DEPLOY / "image" / "chromium-seccomp.json").read_text(encoding="utf-8"))
+    allowed = {name for rule in profile["syscalls"] for name in rule["names"] if rule["action"] == "SCMP_ACT_ALLOW"}
+    assert profile["defaultAction"] == "SCMP_ACT_ERRNO"
+    assert {"chroot", "clone", "unshare"} <= allowed  # its sandbox
+    assert not {"mount", "pivot_root", "setns", "bpf", "kexec_load", "init_module", "keyctl"} & allowed
+    (path,) = [one for one in COMPOSE["services"]["browser"]["security_opt"] if one.startswith("seccomp=")]
+    assert (DEPLOY / path.removeprefix("seccomp=")).exists()
 
 
 def test_compose_is_as_its_specification_says() -> None:

@@ -22,6 +22,7 @@ from .tools import DEPLOY, program, said
 
 HOME = DEPLOY / "kubernetes"
 ALIVE = "/tmp/gossamer-alive"  # of the image
+CHROMIUM = {"type": "Localhost", "localhostProfile": "gossamer/chromium-seccomp.json"}  # of deploy/image
 OVERLAYS = sorted(file.parent.name for file in (HOME / "overlays").glob("*/kustomization.yaml"))
 OLDEST, NEWEST = "1.29", "1.34"  # versions of Kubernetes that the manifests are checked against
 
@@ -63,7 +64,8 @@ def test_pods_may_do_little_and_have_time_to_drain(overlay: str, tmp_path: Path)
         pod = one["spec"]["template"]["spec"]
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["runAsNonRoot"]
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        wanted = CHROMIUM if one["metadata"]["name"] == "browser" else {"type": "RuntimeDefault"}
+        assert pod["securityContext"]["seccompProfile"] == wanted
         for container in pod["containers"]:
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},

@@ -19,7 +19,7 @@ from tests.patience import PATIENCE
 from .tools import DEPLOY, ROOT, program, said
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
-WORKFLOW = ROOT / ".github" / "workflows" / "check.yml"
+WORKFLOWS = ROOT / ".github" / "workflows"
 
 
 def read(unit: Path) -> configparser.ConfigParser:
@@ -48,12 +48,16 @@ def test_systemd_knows_every_line_of_the_units() -> None:
     assert [line for line in ours if "is not executable" not in line] == []
 
 
-def test_the_workflow_is_valid_and_calls_targets_that_exist() -> None:
-    said(program("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", WORKFLOW)
-    jobs = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]
+@pytest.mark.parametrize("name", ["check", "release"])
+def test_a_workflow_is_valid_and_calls_targets_that_exist(name: str) -> None:
+    workflow = WORKFLOWS / f"{name}.yml"
+    said(program("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", workflow)
+    jobs = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]
     commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     called = {word for run in commands if run.startswith("make ") for word in run.split()[1:] if word.isidentifier()
               or "-" in word}  # fmt: skip
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
-    assert {"lint", "test", "package", "image"} <= called <= targets
-    assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]
+    wanted = {"check": {"lint", "test", "package", "image"}, "release": {"lint", "test-all", "package-check", "image"}}
+    assert wanted[name] <= called <= targets
+    if name == "check":
+        assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]

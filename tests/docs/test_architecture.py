@@ -1,4 +1,4 @@
-"""The tree and the picture in docs/architecture.md are those of the code."""
+"""The tree in docs/tree.md and the picture in docs/architecture.md are those of the code."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""CONTRIBUTING's table of changes leads to files that are there, and to names that stand in them."""
+"""CONTRIBUTING's tables lead to what is there: commands that make knows, files, and names that stand in them."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,14 @@ def changes() -> list[tuple[str, str]]:
 def named_files(path: str, beside: Path | None) -> list[Path]:
     places = [SOURCE, ROOT, *([beside.parent] if beside is not None else [])]
     return [file for place in places for file in sorted(place.glob(path.rstrip("/")))]
+
+
+def test_make_knows_how_to_make_every_command_that_is_named() -> None:
+    commands = re.findall(r"`make ([a-z-]+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert "site" in commands
+    # -n: say what would be done, and do nothing
+    made = subprocess.run(["make", "-n", *sorted(set(commands))], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
 
 
 def test_there_are_twelve_changes() -> None:

@@ -202,7 +202,7 @@ def test_the_reasons_for_dropping_a_url_are_documented():
     reasons = {reason.value for reason in DropReason} - {DropReason.DUPLICATE}
 
     assert reasons <= told
-    assert told - reasons == {"replaced", "purged: ..."}
+    assert told - reasons == {"replaced", "erased", "purged: ..."}
 
 
 # -- spiders ------------------------------------------------------------------------------------------------

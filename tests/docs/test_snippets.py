@@ -6,6 +6,7 @@ A page is followed from top to bottom in an empty folder, as a reader would:
     python                      run; the blocks of a page share their names
     pycon                       the answers must be those printed; `page` is a product page of the shop
     sh                          every command must succeed; a `cd` holds for the rest of the page
+    sh shop                     opens the shop of the test anew, at the revision that the command names
     toml                        must be settings that Gossamer takes; with a title the file is written
     toml recipe, yaml recipe    must be a recipe; with a title the file is written
     toml fields                 must be fields of a recipe
@@ -29,7 +30,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -44,7 +45,7 @@ from gossamer.parse.page import Page
 from gossamer.project.pages.fetch import fetch_one
 from gossamer.recipe.reader import read_recipe
 from gossamer.settings import load
-from gossamer.settings.tables import Server
+from gossamer.settings.tables import ServerTable
 from tests.patience import PATIENCE
 
 from .manual import PAGES, ROOT, Block, blocks_of
@@ -76,17 +77,31 @@ FOLLOWED = [
 ]
 
 
-class Shop(msgspec.Struct, frozen=True):
-    port: int
-    spare_port: int  # for `gossamer demo`, which opens a shop of its own
-    server_port: int  # for `gossamer up` and `gossamer serve`
+class Shop:
+    """The shop of the test, and the free ports for what a page opens itself."""
+
+    def __init__(self, spare_port: int, server_port: int) -> None:
+        self.port = 0
+        self.spare_port = spare_port  # for `gossamer demo`, which opens a shop of its own
+        self.server_port = server_port  # for `gossamer up` and `gossamer serve`
+        self.revision = 0
+        self._opened = ExitStack()
+
+    def open(self, revision: int) -> None:
+        if revision != self.revision:
+            self.close()
+            urls = self._opened.enter_context(shop_in_background(self.port, revision))
+            self.port, self.revision = int(urls[0].rstrip("/").rpartition(":")[2]), revision
+
+    def close(self) -> None:
+        self._opened.close()
 
     def adapt(self, text: str) -> str:
         """The text of a block for the ports of this test, and without waiting for a pace."""
         text = re.sub(r"\bgossamer demo\b", f"gossamer demo --port {self.spare_port} --rate unlimited", text)
         text = re.sub(r"--rate \d+/s", "--rate unlimited", text)
         text = re.sub(r'\brate="\d+/s"', 'rate="unlimited"', text)
-        text = text.replace(f":{Server().port}", f":{self.server_port}")
+        text = text.replace(f":{ServerTable().port}", f":{self.server_port}")
         return text.replace(f":{USUAL_PORT}", f":{self.port}")
 
 
@@ -94,8 +109,10 @@ class Shop(msgspec.Struct, frozen=True):
 def shop() -> Iterator[Shop]:
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as another:
         spare, free = taken.getsockname()[1], another.getsockname()[1]
-    with shop_in_background(0, 1) as urls:
-        yield Shop(int(urls[0].rstrip("/").rpartition(":")[2]), spare, free)
+    shop = Shop(spare, free)
+    shop.open(1)
+    yield shop
+    shop.close()
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +150,8 @@ class Reader:
                 exec(compile(code, f"line {block.line}", "exec"), self._module.__dict__)
             case "pycon":
                 self._converse(code, block.line)
+            case "sh" if block.words == "shop":
+                self._shop.open(int((re.findall(r"--revision (\d+)", code) or [1])[0]))
             case "sh":
                 self._type(code)
             case "toml" | "yaml" if block.words.startswith("recipe"):
@@ -150,6 +169,7 @@ class Reader:
 
     def __exit__(self, *exc: object) -> None:
         del sys.modules[self._module.__name__]
+        self._shop.open(1)
         started = self.folder / "up.pid"
         if started.exists():
             with suppress(ProcessLookupError):
@@ -212,6 +232,12 @@ def after_the_quickstart(folder: Path) -> None:
     assert len({ware["sku"] for ware in wares}) == len(CATEGORIES) * PER_CATEGORY - 1  # one page lacks its product
 
 
+def after_the_tutorial(folder: Path) -> None:
+    lamps = rows_of(folder / "lamps.csv")
+    assert len(lamps) == PER_CATEGORY
+    assert {lamp["_version"] for lamp in lamps} == {"1", "2"}
+
+
 def after_the_port_from_scrapy(folder: Path) -> None:
     lines = (folder / "wares.jsonl").read_text(encoding="utf-8").splitlines()
     records = [msgspec.json.decode(line) for line in lines]
@@ -222,6 +248,7 @@ def after_the_port_from_scrapy(folder: Path) -> None:
 OUTCOMES: dict[str, Callable[[Path], None]] = {
     "README.md": after_the_readme,
     "docs/quickstart.md": after_the_quickstart,
+    "docs/tutorial.md": after_the_tutorial,
     "docs/coming-from-scrapy.md": after_the_port_from_scrapy,
 }
 

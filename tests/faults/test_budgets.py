@@ -32,7 +32,7 @@ def project(tmp_path, site):
 
 
 def spent(project) -> int:
-    return sum(tokens for (tokens,) in project.sql("state.db", "SELECT spent FROM budgets")) // 10**9
+    return sum(credits for (credits,) in project.sql("state.db", "SELECT spent FROM budgets")) // 10**9
 
 
 def is_at_rest(project, crew) -> bool:

@@ -32,7 +32,7 @@ APP = """
 import os
 from pathlib import Path
 from celery import Celery
-from gossamer.celery import attach
+from gossamer.compat.celery import attach
 
 app = Celery("park", broker=os.environ["BROKER"])
 app.conf.broker_connection_retry_on_startup = True
@@ -145,7 +145,7 @@ def test_nothing_is_lost_or_double_when_workers_and_the_broker_die(tmp_path, kin
 def test_the_example_of_the_manual_runs_as_it_is_written(tmp_path):
     blocks = blocks_of(ROOT / "docs" / "celery.md")
     tasks = next(block.code for block in blocks if block.title == "shop_tasks.py")
-    commands = next(block.code for block in blocks if block.language == "sh").splitlines()
+    commands = next(one.code for one in blocks if one.language == "sh" and "shop_tasks" in one.code).splitlines()
     calls = next(block.code for block in blocks if block.language == "python" and not block.title)
     with running_valkey() as broker, park(pages=6, hosts=1, links=3) as site:
         project = CommandProject(tmp_path, site.seeds(), "")
@@ -164,3 +164,27 @@ def test_the_example_of_the_manual_runs_as_it_is_written(tmp_path):
             until(lambda: any("done" in one.said() and "park-" in one.said() for one in crew), *crew)
         finally:
             project.close()
+
+
+def test_one_line_runs_a_project_with_its_schedules(tmp_path):
+    """The ready-made app: Beat and a worker in one command, with no Python of the project's."""
+    with broker_of("redis") as (address, _), park(pages=10, hosts=1, links=4) as site:
+        project = CeleryProject(tmp_path, site.seeds(), address)
+        (tmp_path / "park_tasks.py").unlink()
+        project.environ["CELERY_BROKER_URL"] = address
+        worker = project.run_under(
+            [], "-A", "gossamer.compat.celery", "worker", "-B", "-c", "4", "-l", "info", module="celery"
+        )
+
+        def ended():
+            jobs = project.json("status")
+            return bool(jobs) and jobs[0]["state"] == "finished"
+
+        until(ended, worker)
+        worker.signal(signal.SIGTERM)
+        assert worker.ended() == 0
+
+        assert [job["name"] for job in project.json("status")] == ["park"]
+        lines = project.done("export", "-o", "-", "--format", "jsonl").splitlines()
+        found = [json.loads(line)["sku"] for line in lines if line.startswith("{")]
+        assert sorted(found) == sorted(site.truth())

@@ -54,7 +54,7 @@ def test_processes_do_one_crawl_and_one_of_them_speaks(folder):
         # and each had its part of the work, which nobody did twice
         assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
         assert len(project.sql("records.db", "SELECT DISTINCT worker FROM attempts")) == PROCESSES
-        assert max(hit.in_hand for hit in site.hits()) <= 12
+        assert max(hit.in_progress for hit in site.hits()) <= 12
         assert project.sql("state.db", "SELECT id FROM jobs") == [("park-1",)]
         project.assert_sound()
 

@@ -107,11 +107,13 @@ def test_a_child_that_dies_during_a_failover_is_replaced_and_the_others_go_on(re
         mend()
         until(lambda: records_of(services) == len(site.truth()), up, late)
         assert before - {victim} < up.children()
+        # and nobody waits any more
+        until(lambda: sum(not one["missing"] for one in project.json("workers")) == 3, up, late)
         for command in (up, late):
             command.signal(signal.SIGTERM)
             assert command.ended() == 0, command.said()
         assert {hit.path for hit in site.hits()} == set(site.grounds.paths(site.hosts[0]))
-        assert project.json("dead", "list")["letters"] == []
+        assert project.json("dead", "list")["dead_letters"] == []
 
 
 def records_of(services: Services) -> int:
@@ -134,6 +136,26 @@ def test_a_bucket_that_refuses_the_key_of_a_project_that_used_it_is_away(s3, ope
         late.ended()
 
 
+def test_a_worker_until_idle_waits_for_a_store_only_while_a_job_runs(s3, opened):
+    with own_services(s3) as services, park(pages=40, body_bytes=2000) as site:
+        services.postgres.sql("CREATE ROLE crawler LOGIN SUPERUSER")
+        project = opened(site.seeds(), addresses(services))
+        project.sow(site)
+        # given a job that runs, and a worker to whom a store is away
+        job = project.json("job", "list")[0]["id"]
+        key = project.environ["AWS_SECRET_ACCESS_KEY"]
+        project.environ["AWS_SECRET_ACCESS_KEY"] = "another"
+        late = project.run("worker", "--until-idle", "--quiet")
+        # then it waits, and says so
+        until(lambda: "Waiting for it" in late.said(), late)
+        assert late.process.poll() is None
+        # and when the job has ended, there is nothing to wait for
+        project.environ["AWS_SECRET_ACCESS_KEY"] = key
+        project.done("job", "cancel", job)
+        assert late.ended() == 0, late.said()
+        assert "No job is left" in late.said()
+
+
 def test_a_store_that_was_never_opened_is_a_wrong_setting(s3, opened):
     with own_services(s3) as services, park(pages=5) as site:
         _say(services, f"CONFIG SET requirepass {PASSWORD}")
@@ -143,6 +165,29 @@ def test_a_store_that_was_never_opened_is_a_wrong_setting(s3, opened):
         assert worker.ended() == 1
         assert "Fix the state address" in worker.said()
         assert "wrong" not in "".join(str(path) for path in project.folder.rglob("*"))
+
+
+def test_a_crawl_waits_for_a_store_that_it_has_used_and_not_for_an_address_that_never_worked(s3, opened):
+    with own_services(s3) as services, park(pages=20, body_bytes=2000) as site:
+        services.postgres.sql("CREATE ROLE crawler LOGIN SUPERUSER")
+        project = opened(site.seeds(), addresses(services))
+        project.sow(site)
+        for server in (services.valkey, services.postgres):
+            # given a store that is down
+            server.stop()
+            # when a crawl is begun, then it waits, and says so
+            crawl = project.run("crawl", "park")
+            until(lambda crawl=crawl: "Waiting for it" in crawl.said(), crawl)
+            assert crawl.process.poll() is None
+            # and works to its end when the store is back
+            server.start()
+            assert crawl.ended() == 0, crawl.said()
+        assert {hit.path for hit in site.hits()} == set(site.grounds.paths(site.hosts[0]))
+        # but nobody waits for a typing error
+        project.environ["GOSSAMER_STATE"] = f"redis://127.0.0.1:{free_port()}/0"
+        crawl = project.run("crawl", "park")
+        assert crawl.ended() == 1
+        assert "Waiting" not in crawl.said()
 
 
 # -- children ------------------------------------------------------------------------------------------------------

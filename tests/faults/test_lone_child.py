@@ -95,6 +95,28 @@ lone_child.run_watched(lambda: sys.exit(5 if signal.getsignal(signal.SIGTERM) is
     assert ended.returncode == 5, ended.stderr
 
 
+def test_a_signal_that_came_during_the_fork_is_passed_on_once():
+    """A second one would end a child that has just begun to drain."""
+    program = """
+import os, signal, sys, time
+from gossamer.process import lone_child, supervisor
+fork, pass_on = lone_child.fork, supervisor.Child.signal
+def fork_signalled(box, pipe):
+    started = fork(box, pipe)
+    if started[0]:
+        signal.raise_signal(signal.SIGTERM)  # it waits until the child is known
+    return started
+def pass_on_and_say(child, number):
+    os.write(2, b"passed on\\n")
+    pass_on(child, number)
+lone_child.fork, supervisor.Child.signal = fork_signalled, pass_on_and_say
+lone_child.run_watched(lambda: time.sleep(60))
+"""
+    ended = run(program)
+    assert ended.returncode == -signal.SIGTERM, ended.stderr
+    assert ended.stderr == "passed on\n"
+
+
 def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False

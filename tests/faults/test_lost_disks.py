@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gossamer.model.job import JobState
-from gossamer.model.outcome import JobOutcome, Outcome
+from gossamer.model.outcome import Outcome
 from tests.faults.fleet import FleetProject, own_services, poll_until, wait_for_all, workers
 from tests.faults.test_left_results import PAGES, SITE, all_settled, listed_workers, read
 from tests.services.valkey import ValkeyServer, running_valkey
@@ -80,7 +80,8 @@ def test_a_state_without_memory_delays_pages_and_leaves_out_none(tmp_path):
             wait_for_all(crew)
 
         # then nothing was left out, and nothing is or was gone
-        assert read(project).job.outcome == JobOutcome(Outcome.DONE)
+        ended = read(project).job.outcome
+        assert (ended.outcome, ended.reasons) == (Outcome.DONE, ())
         assert {(hit.host, hit.path) for hit in site.hits()[before:]} == {(hit.host, hit.path) for hit in site.hits()}
         whole(project)
 

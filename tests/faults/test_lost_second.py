@@ -68,7 +68,7 @@ def test_no_site_has_more_requests_under_way_than_it_may(tmp_path):
     with park(hosts=6, pages=60, latency_ms=700) as site:
         outcome = crawl_with_power_cuts(tmp_path, site, f'rate = "unlimited"\nconcurrency = {SLOTS}')
 
-        assert max(hit.in_hand for hit in site.hits()) <= SLOTS
+        assert max(hit.in_progress for hit in site.hits()) <= SLOTS
         assert_whole(site, outcome)
 
 

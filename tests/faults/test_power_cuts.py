@@ -112,7 +112,7 @@ def test_what_a_program_is_told_is_on_the_disk(tmp_path):
     assert kept(begun, "SELECT 1 FROM jobs WHERE id = ?", begun)
     assert kept(late, "SELECT 1 FROM jobs WHERE id = ?", late)
     assert kept(other, "SELECT 1 FROM shelf WHERE kind = 'key' AND key = ?", other)
-    assert kept("rest.example", "SELECT 1 FROM site_orders WHERE site = 'rest.example'")
+    assert kept("rest.example", "SELECT 1 FROM shelf WHERE kind = 'override' AND key = 'domains.rest.example.rest'")
     assert kept(ended, "SELECT 1 FROM jobs WHERE id = ? AND state = 'cancelled'", begun)
 
 

@@ -110,8 +110,8 @@ async def come_to_rest(system) -> None:
 
 async def outcome(system) -> tuple[dict[str, ScheduleProgress], list[Job], dict[str, JobCounts]]:
     jobs = await system.state.jobs.jobs()
-    standings = {one.schedule.name: one for one in await system.state.schedules.schedules()}
-    return standings, jobs, {job.id: await system.state.jobs.counts(job.id) for job in jobs}
+    schedules_now = {one.schedule.name: one for one in await system.state.schedules.schedules()}
+    return schedules_now, jobs, {job.id: await system.state.jobs.counts(job.id) for job in jobs}
 
 
 def wait_for_pages(site: Park, more: int, project: Storm) -> None:
@@ -141,14 +141,14 @@ def test_whoever_is_killed_no_tick_fires_twice_or_is_forgotten_and_every_job_end
             project.end([*project.schedulers, *project.workers])
         finally:
             project.close()
-        standings, jobs, counts = asyncio.run(ask(project, outcome))
+        schedules_now, jobs, counts = asyncio.run(ask(project, outcome))
 
     assert len({event["term"] for event in project.heard("scheduler", "Leading")}) > LEADERS_KILLED
-    check_ticks(project, standings, jobs)
+    check_ticks(project, schedules_now, jobs)
     check_jobs(project, jobs, counts)
 
 
-def check_ticks(project: Storm, standings: dict[str, ScheduleProgress], jobs: list[Job]) -> None:
+def check_ticks(project: Storm, schedules_now: dict[str, ScheduleProgress], jobs: list[Job]) -> None:
     """Every tick fired at most once, and none waited longer than until another scheduler led."""
     decided: dict[str, set[float]] = defaultdict(set)
     for kind in ("ScheduleFired", "ScheduleSkipped", "ScheduleQueued"):
@@ -157,14 +157,14 @@ def check_ticks(project: Storm, standings: dict[str, ScheduleProgress], jobs: li
         for name, due in told:
             decided[name].add(due)
     for name, interval in INTERVALS.items():
-        standing, runs = standings[name], [job for job in jobs if job.schedule == name]
+        progress, runs = schedules_now[name], [job for job in jobs if job.schedule == name]
         dues = [job.due for job in runs]
-        assert len(dues) == len(set(dues)) == standing.runs > 0
-        assert standing.last_job == max(runs, key=lambda job: job.created_at).id
-        assert (standing.failures, standing.waiting_due) == (0, None)
+        assert len(dues) == len(set(dues)) == progress.runs > 0
+        assert progress.last_job == max(runs, key=lambda job: job.created_at).id
+        assert (progress.failures, progress.waiting_due) == (0, None)
         # A leader that was killed may have had no time to tell of its last tick; the book knows it.
         moments = sorted(decided[name] | set(dues))
-        ticks = [(due - standing.created_at) / interval for due in moments]
+        ticks = [(due - progress.created_at) / interval for due in moments]
         assert all(abs(tick - round(tick)) < 0.01 for tick in ticks)
         assert max(later - earlier for earlier, later in pairwise(moments)) <= TAKE_OVER + interval
 

@@ -140,7 +140,7 @@ def test_the_login_of_a_worker_that_dies_is_made_by_another(tmp_path, valkey):
         assert len(site.seen("/login")) >= 2
 
 
-def test_a_session_that_is_bound_to_an_address_keeps_its_exit(tmp_path, valkey):
+def test_a_session_that_is_bound_to_an_address_keeps_its_proxy(tmp_path, valkey):
     with ExitStack() as stack:
         site = stack.enter_context(club(pages=PAGES, bound=True, latency=0.01))
         proxies = [stack.enter_context(http_proxy(source=f"127.0.1.{number}")) for number in (1, 2, 3)]

@@ -76,7 +76,7 @@ def test_killed_children_are_replaced_and_nothing_is_lost_or_doubled(opened):
             known = workers.children()
             os.kill(victim, signal.SIGKILL)
             killed.append(victim)
-            spare += 16  # what it may have had in hand: eight pages, and as many slow ones
+            spare += 16  # what it may have had in progress: eight pages, and as many slow ones
             until(lambda known=known: len(workers.children()) == 2 and bool(workers.children() - known), workers)
 
         # then the work is done all the same

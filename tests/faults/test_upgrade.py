@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from gossamer.backends.redis.workers import FORMAT
+from gossamer.backends.redis.state import FORMAT
 from tests.faults.commands import CommandProject, until
 from tests.services.ports import free_port
 from tests.services.valkey import ValkeyServer

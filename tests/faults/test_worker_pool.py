@@ -285,13 +285,13 @@ def test_workers_lists_those_who_work_marks_the_missing_and_forgets_the_old(open
         pool = project.run("worker", "--quiet", "--concurrency", "3")
         until(lambda: len(project.json("workers")) == 2, crawl, pool)
 
-        # given cards of workers that died half a minute ago, and two hours ago
+        # given cards of workers that died half a minute ago, and two hours ago, and served what nobody serves now
         columns = "host, version, state, job, in_flight, done, cpu, memory"
         for name, age in (("dead", 30), ("ancient", 7200)):
             project.sql(
                 "state.db",
-                f"INSERT INTO workers (name, pid, started_at, seen_at, {columns}) "
-                f"SELECT '{name}', 1, started_at, seen_at - {age}, {columns} FROM workers LIMIT 1",
+                f"INSERT INTO workers (name, pid, started_at, seen_at, serves, {columns}) "
+                f"SELECT '{name}', 1, started_at - 8000, seen_at - {age}, 'park-0', {columns} FROM workers LIMIT 1",
             )
         by_name = {card["name"]: card for card in project.json("workers")}
         assert {name: card["missing"] for name, card in by_name.items() if "/" not in name} == {
@@ -305,7 +305,7 @@ def test_workers_lists_those_who_work_marks_the_missing_and_forgets_the_old(open
         assert {card["job"] for card in living.values()} <= {"park-1", ""}
         assert all(card["memory"] > 10_000_000 for card in living.values())
         table = project.done("workers")
-        assert table.count("missing") == 2
+        assert table.count("silent") == 2, table
         assert "2 workers sent no heartbeat for 20 s." in table
 
         # when another worker comes, then it forgets what is older than an hour; who leaves signs off

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -20,6 +22,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from gossamer.backends.folder.archive import FolderArchive
 from gossamer.clock import VirtualClock
+from gossamer.compat.scrapyd.routes import read_form
+from gossamer.extract.documents import DocumentKind, DocumentUnreadable, document_html
 from gossamer.extract.feeds import parse_feed
 from gossamer.extract.links import LinkBase
 from gossamer.extract.media import decode
@@ -34,6 +38,7 @@ from gossamer.fetch.robots_rules import read_robots
 from gossamer.model.file import file_name
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageFacts
+from gossamer.model.row_filter import row_filter
 from gossamer.model.site_part import SitePart
 from gossamer.model.task import Request
 from gossamer.model.url import UrlRules, bad_port_of, looks_endless, parse_url, shape_of, site_of, without_user
@@ -42,8 +47,11 @@ from gossamer.parse.site import SitePartSpider
 from gossamer.project.jobs.api_requests import CrawlRequest, ScrapeRequest
 from gossamer.project.jobs.slices import request_of
 from gossamer.project.upkeep.move.backup_file import BackupHeader, _checked, new_backup
+from gossamer.recipe.induction.outline import outline_of
+from gossamer.recipe.induction.page_fields import page_fields
 from gossamer.recipe.reader import read_recipe
 from gossamer.schedule.sources.sitemap_walk import sitemaps_in
+from gossamer.server.answers import ApiError
 from gossamer.settings import load
 from gossamer.settings.tables import Managed
 from gossamer.store.warc import WarcWriter
@@ -124,6 +132,26 @@ def warc(data: bytes) -> None:
     assert kinds == ["response", "metadata"]  # whatever the page says, it makes no record of its own
 
 
+def office(data: bytes) -> None:
+    """A packed document with one part that a stranger wrote. PDFs are read in a child alone (tests/attacks)."""
+    name, _, content = data.partition(b"\n")
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as packed:
+        packed.writestr("mimetype", "application/vnd.oasis.opendocument.text" if name == b"content.xml" else "x")
+        packed.writestr(text(name).encode("ascii", "replace").decode().strip("/\0") or "x", content)
+    with suppress(DocumentUnreadable):
+        for kind in (DocumentKind.DOCX, DocumentKind.XLSX, DocumentKind.PPTX, DocumentKind.ODT, DocumentKind.EPUB):
+            document_html(kind, made.getvalue())
+    with suppress(DocumentUnreadable):
+        document_html(DocumentKind.MARKDOWN, data)
+
+
+def scrapyd(data: bytes) -> None:
+    with suppress(ApiError):
+        form = read_form(data, "application/x-www-form-urlencoded")
+        form.get("spider"), form.all("setting")
+
+
 def recipe(data: bytes) -> None:
     read_recipe(data, "fuzzed.toml")
     read_recipe(data, "fuzzed.yaml")
@@ -194,6 +222,12 @@ def settings(data: bytes) -> None:
     load(start=_folder(), environ={})
 
 
+def outline(data: bytes) -> None:
+    half = len(data) // 2
+    outline_of(page(data))
+    page_fields([page(part) for part in (data, data[half:] + data[:half], data[:half], data[half:])])
+
+
 def structured(data: bytes) -> None:
     found = page(data)
     for read in (
@@ -206,6 +240,8 @@ def structured(data: bytes) -> None:
         found.links,
     ):
         read()
+    found.main_text(cards=True, faq=True, comments=True, reviews=True)
+    found.markdown(cards=False, faq=True, comments=False, reviews=True)
 
 
 def forms(data: bytes) -> None:
@@ -217,6 +253,14 @@ def pattern(data: bytes) -> None:
     include, _, exclude = text(data).partition("\n")
     part = SitePart(url=URL, include=(include,), exclude=(exclude,), whole_host=True)
     SitePartSpider(part, Request(url=URL)).from_source(Request(url=f"{URL}{'ab' * 500}"))
+
+
+def condition(data: bytes) -> None:
+    """The `where` of an output, and below it what a page gave for the fields that it names."""
+    where, _, value = text(data).partition("\n")
+    matches = row_filter(where)
+    for found in (value, [value], {"amount": value}, None):
+        matches({"price": found, "title": value})
 
 
 def disposition(data: bytes) -> None:
@@ -255,7 +299,7 @@ _ARCHIVED = (
     "\n", "[", '{"a":', "null", "NaN", '"\\ud800"', "1e999",
 )  # fmt: skip
 _BACKUP = (
-    "purse\n", "url\n", "job\n", "segment\n", "key\n", "trailer\n", "header\n", "\x91", "\x81", "\x82", "\xa4name",
+    "spending\n", "url\n", "job\n", "segment\n", "key\n", "trailer\n", "header\n", "\x91", "\x81", "\x82", "\xa4name",
     "\xa1a", "\xa5spent", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", "\xdd\x7f\xff\xff\xff", "\xcb\x7f\xf0", "\xc0",
     "\x90",
 )  # fmt: skip
@@ -292,6 +336,15 @@ _DISPOSITION = (
     "\\",
     "\x00",
 )
+_OFFICE = (
+    "word/document.xml\n", "xl/workbook.xml\n", "ppt/presentation.xml\n", "content.xml\n", "META-INF/container.xml\n",
+    "<", ">", "<w:tbl>",
+    "</w:tbl>", "<!DOCTYPE a [<!ENTITY b 'c'>]>", "&b;", "<table:table-row", "='999999999'", "/>", "\x00",
+)  # fmt: skip
+_CONDITION = (
+    "price.amount", "title", "_key", " == ", " != ", " <= ", " > ", " contains ", " and ", " or ", "not ", "(", ")",
+    '"', "'a'", "9.5", "-", "none", "true", ".", "\n", "1e999999999", "9" * 400, "NaN", "sNaN", "\x00",
+)  # fmt: skip
 READERS = {
     "url": Reader(url, _URL),
     "robots": Reader(robots, _ROBOTS),
@@ -309,6 +362,10 @@ READERS = {
     "settings": Reader(settings, _SETTINGS),
     "forms": Reader(forms, _FORMS),
     "pattern": Reader(pattern, _PATTERN),
+    "condition": Reader(condition, _CONDITION),
+    "office": Reader(office, _OFFICE),
+    "scrapyd": Reader(scrapyd, ("project=", "&spider=", "&setting=", "=", "%", "%ff", "+", ";", "&" * 300)),
     "disposition": Reader(disposition, _DISPOSITION),
     "structured data": Reader(structured, _HTML),
+    "outline": Reader(outline, _HTML),
 }

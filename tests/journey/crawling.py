@@ -107,8 +107,8 @@ async def crawled(
     report = await crawl(
         spider, read, name=name, arguments=arguments, events=heard, attend=attend, after=after, fresh=fresh
     )
-    assert report.items is not None
-    assert report.items.yielded == sum(report.items.states().values())
+    assert report.account is not None
+    assert report.account.yielded == sum(report.account.states().values())
     return Aftermath(report=report, heard=heard, **left)
 
 

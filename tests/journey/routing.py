@@ -75,7 +75,7 @@ ROUTES = {
 def roads(
     domains: dict[str, str], *routes: str, pages: int = 5, datacenter: int = 3, residential: int = 2
 ) -> Iterator[Roads]:
-    """A world and the ways into it. Exits are told apart by the address that they dial from."""
+    """A world and the ways into it. Proxies are told apart by the address that they dial from."""
     with ExitStack() as stack:
         world = stack.enter_context(blocking_world(domains, pages=pages))
         users = {"ann": PASSWORD}

@@ -53,7 +53,7 @@ async def test_a_full_archive_stops_the_crawl_and_a_higher_limit_lets_it_go_on(t
         await asyncio.gather(crawling, return_exceptions=True)
         assert len(site.log) == stopped_at
         (tmp_path / "gossamer.toml").write_text('[store]\narchive_limit = "100kB"\n')
-        found = [one async for one in examine(tmp_path, offline=True) if one.what == "archive"]
+        found = [one async for one in examine(tmp_path) if one.what == "archive"]
         assert any("store.archive_limit" in one.detail for one in found)
 
         # when there is room again

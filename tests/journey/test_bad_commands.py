@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+import socket
 
 import pytest
 
+from gossamer.demo.shop import USUAL_PORT
 from tests.journey.commands import QUICK, all_of, gossamer
 from tests.journey.visiting import closed_port
 from tests.sites.hostile import hostile_site
@@ -96,7 +99,7 @@ async def test_flags_that_mean_nothing_are_told_in_one_line(folder):
     flags = {
         ("--rate", "0"): "'0' is not a rate; write it like 5/s, 30/m, 0.5/s or unlimited.",
         ("--rate", "abc"): "'abc' is not a rate",
-        ("-o", "items.xyz"): "does not tell the format. End it in .jsonl, .ndjson, .jl, .csv",
+        ("-o", "items.xyz"): "does not tell the format. End it in .jsonl, .ndjson, .jl, .json, .csv",
         ("-o", "/proc/nowhere/items.csv"): "cannot be written",
     }
     unreadable = {
@@ -157,7 +160,16 @@ async def test_no_verb_at_all_shows_the_help(folder):
 async def test_the_demo_says_when_its_port_is_taken(folder):
     async with hostile_site() as taken:
         line = (await gossamer(folder, "demo", "--port", str(taken.port))).one_line()
-    assert line.startswith(f"Port {taken.port} is already in use.")
+    assert line == f"Port {taken.port} is already in use. Choose another with --port, or any free one with --port 0."
+
+
+async def test_the_demo_takes_a_free_port_where_none_was_chosen(folder):
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # another program has it already
+            held.enter_context(socket.create_server(("127.0.0.1", USUAL_PORT)))
+        said = await gossamer(folder, "demo", "--rate", "unlimited")
+    assert f"Port {USUAL_PORT} is in use, so the shop took a free one" in said.err
+    assert (said.code, "Done" in said.err) == (0, True)
 
 
 @pytest.mark.parametrize(

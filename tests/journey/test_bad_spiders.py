@@ -11,7 +11,7 @@ import pytest
 
 from gossamer import Item, Page
 from gossamer.errors import Misconfigured
-from gossamer.frontier.admission import Admission, Scope
+from gossamer.frontier.admission import Admission, LinkScope
 from gossamer.model.task import Request
 from gossamer.project.open import open_project
 from gossamer.terms import job_terms
@@ -195,7 +195,7 @@ async def test_a_callback_that_is_gone_says_so_and_names_the_one_that_may_be_mea
         # given an unfinished crawl by an older version of the file, in which the method had another name
         async with open_project(read) as system:
             job, _ = await system.state.jobs.open_job("shop", job_terms(read, spider), fresh=False)
-            judged = Admission(Scope(), system.rules).judge([Request(url=product, kind="product")])
+            judged = Admission(LinkScope(), system.rules).judge([Request(url=product, kind="product")])
             await system.state.frontier.add(job.id, judged.candidates)
 
         # when it goes on with today's

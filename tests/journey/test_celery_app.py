@@ -17,7 +17,7 @@ import pytest
 from celery import Celery, signals
 from celery.exceptions import Retry
 
-from gossamer.celery import attach, stopping
+from gossamer.compat.celery import attach, stopping
 from gossamer.errors import Misconfigured
 from gossamer.project.jobs.api_requests import BadRequest
 from tests.journey.commands import gossamer

@@ -115,7 +115,7 @@ async def test_required_fields_that_vanish_are_parse_failures_that_are_parsed_ag
         await well(tmp_path, "crawl", "shop", code=WITH_WARNINGS)
         letters = json.loads((await well(tmp_path, "dead", "list", "--json")).out)
         assert letters["by_reason"] == {"parse": 10}
-        assert "Parser version" in letters["letters"][0]["message"]
+        assert "Parser version" in letters["dead_letters"][0]["message"]
         asked = len(shop.hits)
 
         still = await gossamer(tmp_path, "dead", "replay", "--reason", "parse")

@@ -14,7 +14,7 @@ import pytest
 from gossamer.model.events import Event, Trouble
 from gossamer.model.task import UrlState
 from gossamer.parse.site import SiteSpider
-from gossamer.project.jobs.crawl import Running
+from gossamer.project.jobs.crawl import RunningCrawl
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 from tests.journey.commands import QUICK, Said, ended, gossamer
@@ -100,7 +100,7 @@ async def test_a_disk_that_gets_room_in_time_ends_nothing(small_disk, site):
     folder, enlarge = small_disk
     heard = Listening()
 
-    async def make_room(running: Running) -> None:
+    async def make_room(running: RunningCrawl) -> None:
         await heard.trouble.wait()
         enlarge()
 

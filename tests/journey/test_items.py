@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,15 @@ from typing import Any
 import pytest
 
 from gossamer import Drop, Item, Page, Spider
-from gossamer.model.events import QualityChanged
+from gossamer.model.events import QualityChanged, Stored
 from gossamer.parse.discovery import load_spider
-from gossamer.project.jobs.crawl import CrawlReport, Running
+from gossamer.project.jobs.crawl import CrawlReport, RunningCrawl
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 from tests.journey.commands import QUICK, gossamer
 from tests.journey.crawling import Heard, crawled, look, settings_for
 from tests.patience import until
+from tests.sites.api import Asked, api_site
 from tests.sites.moving import moving_shop
 from tests.sites.sayings import Sayings, sayings_site
 
@@ -30,9 +32,9 @@ class Quote(Item, key="url"):
 
 def account(report: CrawlReport) -> dict[str, int]:
     """The states of a crawl's items. They add up, whatever happened."""
-    assert report.items is not None
-    assert report.items.yielded == sum(report.items.states().values())
-    return report.items.states()
+    assert report.account is not None
+    assert report.account.yielded == sum(report.account.states().values())
+    return report.account.states()
 
 
 def outcome_of(report: CrawlReport) -> tuple[str, list[str]]:
@@ -118,8 +120,54 @@ async def test_what_steps_drop_and_what_goes_with_a_failing_callback_is_counted(
     read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
     after = await crawled(Careless(site), read)
     assert account(after.report) == {"new": 81, "dropped": 9, "lost": 10}
-    assert after.report.items is not None
-    assert after.report.items.reasons == {"no_sevens: a seven": 9}
+    assert after.report.account is not None
+    assert after.report.account.reasons == {"no_sevens: a seven": 9}
+
+
+DEAR = """
+from gossamer import Drop, Item, Spider
+
+class Ware(Item, key="sku"):
+    sku: str
+
+class Maker(Item, key="name"):
+    name: str
+
+def affordable(item, page):
+    return Drop(f"too dear: SKU-{item.sku}") if isinstance(item, Ware) else item
+
+def named(item, page):
+    return Drop(f"unwanted {item.name}") if isinstance(item, Maker) and item.name.startswith("a") else item
+
+class Dear(Spider):
+    name = "dear"
+    start_urls = ["URL/page/1"]
+    pipeline = (affordable, named)
+
+    def parse(self, page):
+        for number in range(60):
+            yield Ware(sku=f"{number:04}")
+            yield Maker(name="a" + "xyzuvw"[number % 6] * (number + 1))
+        yield Maker(name="b")
+        yield {"of": page.url}
+"""
+
+
+async def test_reasons_are_grouped_and_the_command_of_the_summary_works_for_items_of_several_types(
+    tmp_path: Path, site: Sayings
+) -> None:
+    (tmp_path / "gossamer.toml").write_text(ALLOWED)
+    (tmp_path / "dear.py").write_text(DEAR.replace("URL", site.url))
+
+    said = await gossamer(tmp_path, "crawl", "dear.py", environ={"COLUMNS": "200"})
+
+    assert said.code == 0, said
+    reasons = '60 by affordable: too dear: SKU-…, 60 by named, such as "unwanted a'
+    assert reasons in said.err
+    words = shlex.split(next(line for line in said.err.splitlines() if "gossamer export" in line))
+    command = words[1 : words.index("the")]
+    assert command == ["export", "--job", "dear-1", "--type", "Maker", "-o", "items.csv"]
+    assert (await gossamer(tmp_path, *command)).code == 0
 
 
 async def test_a_replayed_page_moves_its_lost_items(tmp_path: Path, site: Sayings) -> None:
@@ -184,7 +232,7 @@ async def test_spiders_that_share_a_type_find_what_each_of_them_saw(tmp_path: Pa
     read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
     await crawled(Plain(site), read)
     second = await crawled(Other(site), read)
-    items = second.report.items
+    items = second.report.account
     assert items is not None
     assert (items.shared, items.shared_with) == (100, "plain")
 
@@ -209,15 +257,15 @@ async def test_a_spider_parses_pages_that_another_one_of_its_file_has_read(tmp_p
         for spider in (Titles(), Headings()):
             spider.start_urls = [shop.url]
             after = await crawled(spider, read)
-            assert after.report.items is not None
-            assert after.report.items.yielded == 1, spider.name
+            assert after.report.account is not None
+            assert after.report.account.yielded == 1, spider.name
 
 
 async def test_a_restart_in_the_middle_of_a_bad_run_does_not_open_the_guard(tmp_path: Path) -> None:
     read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
     heard = Heard()
 
-    async def stop_when_it_closes(running: Running) -> None:
+    async def stop_when_it_closes(running: RunningCrawl) -> None:
         await until(lambda: heard.of(QualityChanged), every=0.001)
         running.pool.drain()
 
@@ -228,8 +276,8 @@ async def test_a_restart_in_the_middle_of_a_bad_run_does_not_open_the_guard(tmp_
         second = await crawled(Rated(site), read)
     assert second.report.resumed
     assert account(second.report) == {"new": stored, "held": 200 - stored}
-    assert second.report.items is not None
-    assert second.report.items.reasons == {"the quality guard": 200 - stored}
+    assert second.report.account is not None
+    assert second.report.account.reasons == {"the quality guard": 200 - stored}
     assert outcome_of(second.report)[0] == "held back"
 
 
@@ -304,3 +352,31 @@ async def test_a_faulty_item_may_fail_its_page(tmp_path: Path, site: Sayings) ->
     after = await crawled(Strict(site), read)
     assert account(after.report) == {"new": 90, "faulty": 1, "lost": 9}
     assert outcome_of(after.report) == ("done with warnings", ["dead-letters"])
+
+
+async def test_a_callback_knows_how_deep_its_page_lies_and_what_was_stored_is_told(tmp_path: Path) -> None:
+    async with api_site() as web:
+
+        def answer(asked: Asked) -> tuple[int, dict[str, str], bytes]:
+            """Each page leads to the next one."""
+            if asked.path == "/robots.txt":
+                return 404, {}, b""
+            number = int(asked.path.removeprefix("/"))
+            link = f"<a href=/{number + 1}>next</a>" if number < 3 else ""
+            return 200, {"Content-Type": "text/html"}, f"<p>{'A calm page. ' * 20}</p>{link}".encode()
+
+        class Deep(Spider):
+            start_urls = (web.url("/0"),)
+
+            def parse(self, page: Page) -> Any:
+                yield {"url": page.url, "depth": page.depth}
+                yield from page.follow_all("a")
+
+        web.answer = answer  # type: ignore[method-assign]
+        settings = settings_for(tmp_path, fetch__allow_private=True)
+        first, second = [await crawled(Deep(), settings) for _ in range(2)]
+    assert {record.url.rpartition("/")[2]: record.data["depth"] for record in first.records} == {
+        str(depth): depth for depth in range(4)
+    }
+    told = [[(event.items, event.changed) for event in after.heard.of(Stored)] for after in (first, second)]
+    assert told == [[(1, 1)] * 4, [(1, 0)] * 4]

@@ -14,13 +14,15 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, Trouble
-from gossamer.model.job import Job, JobState
+from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, JobWaits, Trouble
+from gossamer.model.job import RAW_PAGES, Job, JobState, JobTerms
+from gossamer.model.task import Candidate, Request
 from gossamer.parse.spider import Spider
 from gossamer.project.jobs.slots import PoolTerms
 from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
 from gossamer.project.transports import SharedTransports
+from gossamer.schedule.sources import PagesSource, WantedPage
 from gossamer.settings import load
 from gossamer.terms import job_terms
 from tests.journey.test_scheduled_jobs import SPIDER, source
@@ -208,6 +210,49 @@ async def test_a_job_whose_settings_allow_other_hosts_has_connections_of_its_own
             await until(are_others)
 
 
+async def single_page(crew: Shift, url: str) -> Job:
+    page = WantedPage(request=Request(url=url))
+    terms = JobTerms(spider=RAW_PAGES, source=msgspec.json.encode(PagesSource(pages=(page,))).decode(), depth=0)
+    job, _ = await crew.system.state.jobs.open_job(f"scrape-{uuid4().hex[:8]}", terms, fresh=False)
+    return job
+
+
+async def test_a_single_page_is_opened_by_one_of_the_workers_that_see_it(
+    tmp_path: Path, site: Site, state: dict[str, str]
+) -> None:
+    # given two workers, and a page that takes a moment
+    site.pause = 0.1
+    terms = msgspec.structs.replace(QUICK, idle=HOUR)
+    async with shift(tmp_path, terms=terms, **state) as crew:
+        elsewhere, ears = msgspec.structs.replace(crew.system, worker=f"{crew.system.worker}-2"), Ears()
+        other = WorkerPool(elsewhere, ears, terms=terms)
+        working = asyncio.create_task(other.run())
+        async with crew.on():
+            # when pages are asked for one by one, then each is opened once
+            for number in range(5):
+                job = await single_page(crew, f"{site.url}{number}")
+                await until(lambda: job.id in crew.ears.jobs(JobEnded) + ears.jobs(JobEnded))  # noqa: B023
+        other.drain()
+        await working
+    assert len(crew.ears.jobs(JobBegun)) + len(ears.jobs(JobBegun)) == 5
+
+
+async def test_a_single_page_whose_worker_died_is_opened_by_the_next_one(
+    tmp_path: Path, site: Site, state: dict[str, str]
+) -> None:
+    async with shift(tmp_path, **{"lease.duration": "1s", **state}) as crew:
+        # given a job whose one page a worker had when it died, and a job whose source it was about to read
+        fetching, reading = await single_page(crew, f"{site.url}a"), await single_page(crew, f"{site.url}b")
+        candidate = Candidate(url=f"{site.url}a", fingerprint=b"a" * 16, site="127.0.0.1")
+        await crew.system.state.frontier.add(fetching.id, [candidate])
+        await crew.system.state.jobs.seal_seeds(fetching.id)
+        assert (await crew.system.state.frontier.lease(fetching.id, "gone/1/1", 1)).leases
+        assert await crew.system.state.seeds.claim(reading.id, "gone/1/1", timedelta(seconds=1))
+        # then the next worker does both
+        async with crew.on():
+            await until(lambda: {*crew.ears.jobs(JobEnded)} == {fetching.id, reading.id})
+
+
 async def test_jobs_whose_sites_are_paced_do_not_wait_for_each_other(
     tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +367,30 @@ async def test_what_cannot_be_worked_on_now_is_told_and_left_for_later(tmp_path:
         [trouble] = [event for event in crew.ears.heard if isinstance(event, Trouble)]
         assert ("its window opens at" if obstacle == "window" else "it is paused") in trouble.message
         assert await crew.standing(job) is JobState.RUNNING
+
+
+async def test_a_worker_to_which_the_others_leave_no_page_says_so_and_calls_it_no_trouble(
+    tmp_path: Path, site: Site, state: dict[str, str]
+) -> None:
+    # given a site that takes one request at a time, and a worker that has it
+    site.held = True
+    one_at_a_time = {**state, "politeness.concurrency": 1}
+    short = msgspec.structs.replace(QUICK, no_page=timedelta(milliseconds=50))
+    async with shift(tmp_path, **one_at_a_time) as busy, busy.on():
+        job = await busy.job("shop", source=source(urls=[f"{site.url}{{1..3}}"]))
+        await until(lambda: site.inside == 1)
+        # when another one comes to help
+        async with shift(tmp_path, until_idle=True, terms=short, **one_at_a_time) as idle:
+            running = asyncio.create_task(idle.pool.run())
+            await until(lambda: idle.ears.jobs(JobWaits) == [job.id])
+            site.held = False
+            site.open.set()
+            async with asyncio.timeout(PATIENCE):
+                await running
+    # then it says why it has nothing to do
+    [told] = [event for event in idle.ears.heard if isinstance(event, JobWaits)]
+    assert told.message.startswith(f"Other workers have the pages of {job.id}")
+    assert idle.ears.jobs(Trouble) == []
 
 
 async def test_a_pause_ends_a_worker_that_has_nothing_else_to_do(tmp_path: Path, site: Site) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gossamer import Item, Page, Spider
 from gossamer.model.events import Gone, Trouble
-from gossamer.project.jobs.crawl import Running
+from gossamer.project.jobs.crawl import RunningCrawl
 from gossamer.project.open import Project
 from gossamer.schedule.sources import parse_source
 from gossamer.store.contract import RecordQuery
@@ -173,7 +173,7 @@ async def test_a_server_without_memory_for_a_while_costs_no_page_and_no_record(
             await crawled(Tree(shop), read)
         began, heard = len(shop.hits), Heard()
 
-        async def starve(running: Running) -> None:
+        async def starve(running: RunningCrawl) -> None:
             await until(lambda: len(shop.hits) > began + PAGES // 8)
             valkey.say("CONFIG", "SET", "maxmemory", "1mb")
             await until(lambda: any("out of memory" in event.message for event in heard.of(Trouble)))

@@ -186,7 +186,7 @@ async def test_a_crawl_writes_to_several_outputs_and_a_file_for_each_type(
     monkeypatch.chdir(tmp_path)
     async with hostile_site() as site:
         spider = shop(site)
-        spider.outputs = ["{spider}-{type}-{day}.jsonl.gz", "all.csv"]
+        spider.outputs = ["{spider}-{type}-{day}.jsonl.gz", "all-{type}.csv"]
         settings = settings_for(tmp_path, fetch__allow_private=True)
         report = await run_crawl(spider, settings, events=Silence())
         await run_crawl(shop(site), settings, events=Silence(), output=["{job}.jsonl"])
@@ -197,16 +197,17 @@ async def test_a_crawl_writes_to_several_outputs_and_a_file_for_each_type(
         name for kind in ("Book", "item") for name in names if name.startswith(f"books-{kind}-")
     ]
     assert len([name for name in names if name.endswith(".jsonl.gz")]) == 2
-    assert {"all.csv", "books-2.jsonl"} <= set(names)
-    assert len((tmp_path / "all.csv").read_text().splitlines()) == 5
+    assert {"all-Book.csv", "all-item.csv", "books-2.jsonl"} <= set(names)
+    tables = [(tmp_path / f"all-{kind}.csv").read_text().splitlines() for kind in ("Book", "item")]
+    assert sum(len(rows) - 1 for rows in tables) == 4
 
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_crawl(tmp_path: Path) -> None:
-    spider = Books()
+    spider, read = Books(), settings_for(tmp_path)
     with pytest.raises(Misconfigured, match=r"\{kind\} .* is unknown. There are \{time\}, .*\{type\}"):
-        try_outputs([str(tmp_path / "{kind}.jsonl")], spider)
+        try_outputs([str(tmp_path / "{kind}.jsonl")], spider, read)
     with pytest.raises(Misconfigured, match="same file"):
-        try_outputs([str(tmp_path / "a.jsonl")] * 2, spider)
+        try_outputs([str(tmp_path / "a.jsonl")] * 2, spider, read)
     spider.outputs = 5  # type: ignore[assignment]
     with pytest.raises(Misconfigured, match="must be a list of file names, not 5"):
         outputs_of(None, spider)

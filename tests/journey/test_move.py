@@ -66,7 +66,7 @@ def move(folder: Path, addresses: tuple[str, str, str], *flags: str) -> subproce
 
 def crawl_some(project: Project, site: Park, pages: int) -> None:
     """Crawl until the site has seen so many requests, and some in any case; then Ctrl-C."""
-    goal = max(pages, len(site.hits()) + 20)  # a crawl that was stopped finishes what it has in hand
+    goal = max(pages, len(site.hits()) + 20)  # a crawl that was stopped finishes what it has begun
     process = project.start()
     wait_for_hits(site, goal, process)
     process.send_signal(signal.SIGINT)
@@ -145,8 +145,8 @@ async def test_what_a_killed_crawler_had_in_hand_is_queued_on_the_other_side(
         process = project.start()
         wait_for_hits(site, 60, process)
         kill(process)
-        ((in_hand,),) = project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'")
-        assert in_hand > 0
+        ((in_progress,),) = project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'")
+        assert in_progress > 0
 
         said = move(tmp_path, fleet, "--write")
 
@@ -157,7 +157,7 @@ async def test_what_a_killed_crawler_had_in_hand_is_queued_on_the_other_side(
         counts, titles, _ = await standing(tmp_path)
         assert counts == {"done": 200}
         assert titles.keys() == site.truth().keys()
-        assert len(site.hits()) - 200 <= in_hand
+        assert len(site.hits()) - 200 <= in_progress
 
 
 async def test_a_move_that_was_killed_leaves_a_target_that_refuses_and_can_be_run_again(
@@ -206,8 +206,8 @@ async def test_a_backup_in_the_middle_of_a_crawl_goes_on_elsewhere_with_nothing_
         process = project.start()
         wait_for_hits(site, 80, process)
         kill(process)
-        ((in_hand,),) = project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'")
-        assert in_hand > 0
+        ((in_progress,),) = project.sql("state.db", "SELECT count(*) FROM url_list WHERE state = 'leased'")
+        assert in_progress > 0
         _, titles, pages = await standing(tmp_path)
         assert gossamer(tmp_path, "backup", "first.backup").returncode == 0
 
@@ -218,7 +218,7 @@ async def test_a_backup_in_the_middle_of_a_crawl_goes_on_elsewhere_with_nothing_
         (tmp_path / "gossamer.toml").write_text("\n".join([*lines, laptop]))
         said = gossamer(tmp_path, "restore", "first.backup")
 
-        # then all of it is there, with nothing in hand
+        # then all of it is there, with nothing in progress
         assert said.returncode == 0, said.stdout + said.stderr
         counts, *rest = await standing(tmp_path)
         assert "leased" not in counts
@@ -240,7 +240,7 @@ async def test_a_backup_in_the_middle_of_a_crawl_goes_on_elsewhere_with_nothing_
         project.assert_sound()
         # By the server's own log: only what was in the hands of the killed process was fetched twice.
         again = sum(many - 1 for path, many in Counter(hit.path for hit in site.hits()).items())
-        assert again <= in_hand
+        assert again <= in_progress
 
 
 # The command itself, in a process that is killed when the second batch of URLs is taken in.

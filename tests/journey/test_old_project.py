@@ -48,7 +48,7 @@ def test_a_project_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
 
     # and its dead letters, its schedule and its raw pages are there
     dead = json.loads(printed(tmp_path, "dead", "list", "--json"))
-    assert {job for letter in dead["letters"] for job in letter["jobs"]} == {"lamps-1", "lamps-2"}
+    assert {job for letter in dead["dead_letters"] for job in letter["jobs"]} == {"lamps-1", "lamps-2"}
     assert [one["name"] for one in json.loads(printed(tmp_path, "schedule", "list", "--json"))] == ["nightly"]
     printed(tmp_path, "reparse")
     assert len(printed(tmp_path, "export", "--format", "jsonl").splitlines()) == PRODUCTS

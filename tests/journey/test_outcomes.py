@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from gossamer import Drop, Item, Page, Spider
-from gossamer.project.jobs.crawl import Running
+from gossamer.errors import BackendUnavailable
+from gossamer.model.job import Job
+from gossamer.project.jobs.crawl import RunningCrawl, crawl
 from gossamer.project.jobs.jobs import JobView, show_job
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
@@ -84,7 +86,7 @@ async def test_a_crawl_whose_items_are_all_left_out_does_not_blame_the_selectors
 async def test_a_crawl_that_is_cancelled_before_a_page_came_has_not_failed(tmp_path: Path) -> None:
     read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"], retry__base="60s", retry__cap="60s")
 
-    async def cancel(running: Running) -> None:
+    async def cancel(running: RunningCrawl) -> None:
         await running.project.state.jobs.cancel_job(running.job.id)
 
     with moving_shop(1) as shop:
@@ -143,7 +145,8 @@ async def test_the_exit_code_tells_the_outcome_and_status_history_and_json_tell_
     assert "Done" not in empty.err
     assert '"outcome": "empty"' in listed.out
     assert '"code": "min-records"' in listed.out
-    assert "its selectors found nothing on 6 pages" in shown.out
+    assert "no record came from 6 pages" in shown.out
+    assert "its spider yielded no item" in shown.out
 
 
 class SameShop(Shop):
@@ -287,3 +290,18 @@ async def test_an_outcome_is_settled_again_when_dead_letters_are_replayed(tmp_pa
     assert (shown["outcome"], shown["reasons"], shown["dead"]) == ("done", [], 0)
     assert shown["settled_again"] > shown["first_ended"] > shown["started"]
     assert [status[name] for name in ("settled_again", "first_ended")] == [shown["settled_again"], shown["first_ended"]]
+
+
+async def test_a_store_that_is_away_for_a_moment_when_a_crawl_has_ended_does_not_fail_it(tmp_path) -> None:
+    calls: list[str] = []
+
+    async def write(project: Project, job: Job) -> None:
+        calls.append(job.id)
+        if len(calls) < 3:
+            raise BackendUnavailable("The records are away.")
+
+    with moving_shop(3) as shop:
+        report = await crawl(Shop(shop), settings_for(tmp_path, fetch__allow_private=True), after=write)
+
+    assert report.ended
+    assert len(calls) == 3

@@ -18,7 +18,7 @@ from gossamer import Page, Spider
 from gossamer.model.record import Attempt
 from gossamer.model.url import fingerprint
 from gossamer.project.open import Project
-from gossamer.settings.tables import Politeness
+from gossamer.settings.tables import PolitenessTable
 from tests.faults.crawlers import Project as CrawlerProject
 from tests.patience import PATIENCE
 from tests.sites import Hit, Park, park
@@ -92,7 +92,7 @@ async def test_what_the_server_dropped_is_asked_for_again_in_its_turn_and_stands
 async def test_a_scheduled_job_reads_its_sitemap_and_its_pages_at_the_usual_rate(tmp_path: Path) -> None:
     with park(pages=4) as ground:
         settings = settings_in(tmp_path, **{"politeness.rate": "2/s", "fetch.allow_private": True})
-        assert settings.politeness == Politeness()  # as in a project that says nothing of it
+        assert settings.politeness == PolitenessTable()  # as in a project that says nothing of it
         async with asyncio.timeout(PATIENCE):
             job, _ = await ran(settings, "mapped", source=source(sitemap=ground.url(path="/sitemap.xml")))
         assert job.ending == "done"

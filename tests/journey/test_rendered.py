@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from gossamer import Page, Render, Request, settings
-from gossamer.frontier.admission import Admission, Scope
+from gossamer.frontier.admission import Admission, LinkScope
 from gossamer.frontier.contract import JobTerms
 from gossamer.project.open import open_project
 from tests.browser.conftest import chromium as chromium
@@ -70,7 +70,7 @@ async def sown(folder, urls):
     read = settings.load(start=folder, environ={})
     async with open_project(read) as system:
         job, _ = await system.state.jobs.open_job("offers", JobTerms(), fresh=True)
-        judged = Admission(Scope(), system.rules).judge([Request(url=url) for url in urls])
+        judged = Admission(LinkScope(), system.rules).judge([Request(url=url) for url in urls])
         await system.state.frontier.add(job.id, judged.candidates)
         await system.state.jobs.seal_seeds(job.id)
 

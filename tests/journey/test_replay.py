@@ -72,13 +72,13 @@ async def test_an_address_that_failed_in_three_jobs_is_listed_once_and_closed_wh
         jobs = [(await crawled(spider, read)).report.job.id for _ in range(3)]
 
         listed = await look(read, lambda project: list_letters(project, DeadLetterChoice(), limit=10))
-        assert [(letter.url, letter.jobs) for letter in listed.letters] == [(site.url(path="/page/3"), jobs[::-1])]
+        assert [(letter.url, letter.jobs) for letter in listed.dead_letters] == [(site.url(path="/page/3"), jobs[::-1])]
 
         spider.broken = False
         after = await crawled(spider, read)
 
         listed = await look(read, lambda project: list_letters(project, DeadLetterChoice(), limit=10))
-        assert (listed.total, listed.letters) == (0, [])
+        assert (listed.total, listed.dead_letters) == (0, [])
         [story] = [
             one
             for one in await look(read, lambda project: stories(project, site.url(path="/page/3")))

@@ -14,7 +14,7 @@ from gossamer.backends.sqlite.frontier import SqliteFrontier
 from gossamer.cli.request_flags import request_of
 from gossamer.crawl.unsafe_send import stored_answer
 from gossamer.frontier.admission import FORCED_IN_VAIN
-from gossamer.model.events import Event, Trouble
+from gossamer.model.events import Blocked, Event, Trouble
 from gossamer.model.secret_text import secrets_marked
 from gossamer.parse.spider import Results
 from gossamer.project.dead_letters.dead_letters import DeadLetterChoice, replay_letters
@@ -454,3 +454,16 @@ async def test_force_on_a_page_that_is_still_open_is_told_and_on_one_that_was_ha
     told = [event.message for event in after.heard.of(Trouble) if event.stage == "force"]
     assert len(site.lines()) == {"seeds": 1, "links": 2, "its own callback": 3}[way]
     assert [one == FORCED_IN_VAIN for one in told] == ([] if way == "its own callback" else [True])
+
+
+async def test_a_request_for_headers_alone_is_answered_whole_without_a_body(tmp_path):
+    """A GET with the same answer gets a shell that its scripts would fill."""
+    shell = b"<html><body><div id=root></div><script src=/app.js></script></body></html>"
+    async with api_site() as site:
+        site.answer = lambda asked: (404 if asked.path == "/robots.txt" else 200, {"Content-Type": "text/html"}, shell)
+        blocked = {}
+        for method in ("HEAD", "GET"):
+            after = await visited(tmp_path / method, Request(url=site.url("/app"), method=method), retry__base="10ms")
+            blocked[method] = [block.kind for block in after.heard.of(Blocked)]
+    assert blocked["HEAD"] == []
+    assert set(blocked["GET"]) == {"shell"}

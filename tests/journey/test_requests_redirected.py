@@ -38,7 +38,7 @@ def ordinary(asked):
     return 200, {"Content-Type": "text/html"}, b"<title>inside</title>" + b"<p>A calm page.</p>" * 40
 
 
-@pytest.mark.parametrize("status", [503, 429, 500, 401])
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 401])
 async def test_a_post_that_was_answered_is_not_repeated_because_the_page_behind_it_fails(tmp_path, status):
     async with api_site() as site:
         enter, failed = entrance(), []

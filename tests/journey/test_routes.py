@@ -58,7 +58,7 @@ async def test_each_site_is_read_by_the_cheapest_route_that_lets_it_through(tmp_
         assert {hit.verdict for hit in way.world.hits()[before:]} == {"page"}
 
 
-async def test_every_try_is_in_the_log_with_its_route_its_exit_and_its_price(tmp_path):
+async def test_every_try_is_in_the_log_with_its_route_its_proxy_and_its_price(tmp_path):
     with roads({"c.localhost": "datacenter-shy"}, "datacenter", "residential", pages=1) as way:
         read = way.settings(tmp_path)
         after = await crawled(Offers(way.world.urls()), read)
@@ -66,7 +66,7 @@ async def test_every_try_is_in_the_log_with_its_route_its_exit_and_its_price(tmp
 
         assert [(one.route, one.outcome, one.cost) for one in tries] == [
             ("direct", "blocked", 2.0),  # robots.txt is paid for as well, by whoever asks for it
-            *[("datacenter", "blocked", 2.0)] * 3,  # each exit of the pool, before the page climbs
+            *[("datacenter", "blocked", 2.0)] * 3,  # each proxy of the pool, before the page climbs
             ("residential", "done", 3.0),
         ]
         assert after.report.cost == 11.0  # and the summary says the same
@@ -88,29 +88,29 @@ async def test_a_page_that_nobody_may_see_does_not_make_its_site_expensive(tmp_p
         assert await look(read, lambda system: system.state.routes.learned_routes()) == []
 
 
-async def test_a_retry_takes_another_exit_and_a_banned_one_rests(tmp_path):
-    # given a site that serves two pages to each exit and then bans it
+async def test_a_retry_takes_another_proxy_and_a_banned_one_rests(tmp_path):
+    # given a site that serves two pages to each proxy and then bans it
     with roads({"n.localhost": "counting:2:60"}, "datacenter", pages=6, datacenter=4) as way:
         read = way.settings(tmp_path, more='[domains."n.localhost"]\nroute = "datacenter"', retry__max_attempts=6)
         left = await crawled(Offers(way.world.urls()), read)
 
         assert {record.key for record in left.records} == set(way.world.truth())
-        asked = Counter(hit.exit for hit in way.world.hits())
+        asked = Counter(hit.proxy for hit in way.world.hits())
         assert len(asked) >= 3
-        # An exit that was turned away is not used again for a minute: at most what was in flight then.
+        # A proxy that was turned away is not used again for a minute: at most what was in flight then.
         assert max(asked.values()) <= 2 + 6
         assert not [hit for hit in way.world.hits(robots=True) if hit.through == "direct"]
 
 
-async def test_when_all_exits_rest_pages_wait_and_nothing_leaves_directly(tmp_path):
-    # given a site that turns every exit of the pool away, and a pool that is the only way to it
+async def test_when_all_proxies_rest_pages_wait_and_nothing_leaves_directly(tmp_path):
+    # given a site that turns every proxy of the pool away, and a pool that is the only way to it
     with roads({"d.localhost": "fortress"}, "datacenter", pages=3, datacenter=2) as way:
         read = way.settings(tmp_path, more='[domains."d.localhost"]\nroute = "datacenter"')
 
         heard = Heard()
 
         async def stop_when_all_rest(running):
-            await drain_when(lambda: any(event.stage == "exits-rest" for event in heard.of(events.Trouble)), running)
+            await drain_when(lambda: any(event.stage == "proxies-rest" for event in heard.of(events.Trouble)), running)
 
         left = await crawled(Offers(way.world.urls()), read, attend=stop_when_all_rest, heard=heard)
 
@@ -119,7 +119,7 @@ async def test_when_all_exits_rest_pages_wait_and_nothing_leaves_directly(tmp_pa
         assert {hit.through for hit in way.world.hits(robots=True)} == {"datacenter"}
         waiting = [fate for fate in left.fates if fate[1] in ("waiting", "queued")]
         assert waiting
-        assert any(reason == "exits-rest" for _, _, reason in waiting)
+        assert any(reason == "proxies-rest" for _, _, reason in waiting)
 
 
 async def test_a_proxy_that_refuses_the_password_uses_up_no_try_and_lets_nothing_out(tmp_path):
@@ -159,17 +159,17 @@ async def test_a_budget_is_hard_and_told_once(tmp_path, when_spent):
             assert [reason for _, state, reason in left.fates if state == "waiting"] == ["budget"] * 4
 
 
-async def test_a_wall_that_stands_before_everybody_is_not_held_against_an_exit(tmp_path):
+async def test_a_wall_that_stands_before_everybody_is_not_held_against_an_proxy(tmp_path):
     with roads({"a.localhost": "open", "z.localhost": "login"}, "datacenter", pages=6, datacenter=2) as way:
         read = way.settings(tmp_path, more='[router]\nladder = ["datacenter"]')
         left = await crawled(Offers(way.world.urls()), read)
         assert Counter(record.site for record in left.records) == {"a.localhost": 6}
-        health = await look(read, lambda system: system.state.exits.health("dc"))
-        assert [exit.bans for exit in health] == [0, 0]
+        health = await look(read, lambda system: system.state.proxies.health("dc"))
+        assert [proxy.bans for proxy in health] == [0, 0]
 
 
 async def test_pages_that_cannot_climb_just_now_wait_where_they_were_and_do_not_ask_below_again(tmp_path):
-    # given a site that says no to direct requests, and a pool whose only exit is gone
+    # given a site that says no to direct requests, and a pool whose only proxy is gone
     with roads({"b.localhost": "direct-shy"}, "datacenter", pages=2, datacenter=1) as way:
         way.datacenter[0].stop()
         read = way.settings(tmp_path, cooldown="1s", politeness__robots=False)
@@ -200,7 +200,7 @@ async def planned(read, request):
 
 
 async def test_what_is_paid_by_the_byte_counts_for_robots_txt_as_well_and_waits_for_its_change(tmp_path):
-    # given a route whose every request takes 11 tokens at first, and a budget of 25
+    # given a route whose every request takes 11 credits at first, and a budget of 25
     with roads({"a.localhost": "open"}, pages=6, datacenter=1) as way:
         more = (
             '[routes.datacenter]\npool = "dc"\nprice = 1\nprice_per_gb = 10000\n'

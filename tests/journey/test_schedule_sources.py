@@ -18,7 +18,7 @@ import pytest
 
 from gossamer.crawl.page_facts import rhythm_of
 from gossamer.crawl.seeding import Seeder
-from gossamer.frontier.admission import Admission, Scope
+from gossamer.frontier.admission import Admission, LinkScope
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.events import Silence
 from gossamer.model.job import Job
@@ -245,7 +245,7 @@ async def test_a_page_of_a_site_that_another_worker_has_found_keeps_its_links(tm
         async with opened(settings, spider="follows", source=source(file="list.txt")) as (system, job):
             # given a page in the queue, and another worker that has just found its site
             await system.state.seeds.claim(job.id, "another-host/1/1", timedelta(minutes=1))
-            page = Admission(Scope(), system.rules).judge([Request(url=shop.url)])
+            page = Admission(LinkScope(), system.rules).judge([Request(url=shop.url)])
             await system.state.seeds.note(job.id, ["127.0.0.1"])
             await system.state.frontier.add(job.id, page.candidates)
             pool = WorkerPool(system, Silence())

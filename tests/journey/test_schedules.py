@@ -51,8 +51,8 @@ def jobs(project: CommandProject, state: str) -> int:
 
 
 def skipped(project: CommandProject) -> int:
-    ((standing,),) = project.sql("state.db", "SELECT standing FROM schedules")
-    return int(json.loads(standing)["skipped"])
+    ((progress,),) = project.sql("state.db", "SELECT progress FROM schedules")
+    return int(json.loads(progress)["skipped"])
 
 
 def pids_of(up: Command) -> set[int]:
@@ -83,7 +83,7 @@ def test_every_tick_fetches_every_page_once_until_the_schedule_rests_and_nothing
     assert jobs(project, "running") == 0
     assert Counter(hit.path for hit in site.hits()) == {f"/page/{n + 1}": begun for n in range(PAGES)}
     said = up.said()
-    assert "A scheduler and 1 worker for" in said
+    assert "A scheduler, 1 worker and the HTTP server for" in said
     assert len(re.findall(r"scheduler \d+: pulse: pulse-\d+ started", said)) == begun
     assert len(re.findall(r"worker \d+: pulse-\d+ ended: done", said)) == begun
 

@@ -326,6 +326,35 @@ async def test_a_cookie_that_a_script_has_set_opens_the_door_for_plain_requests(
         assert (hit.headers["cookie"], "Mozilla" in hit.headers["user-agent"]) == ("key=open", False)
 
 
+async def test_a_cookie_that_a_request_brings_goes_with_that_request_and_not_into_its_session(tmp_path):
+    def answer(asked: Asked) -> tuple[int, dict[str, str], bytes]:
+        if asked.path == "/robots.txt":
+            return 404, {}, b""
+        headers = {"Content-Type": "text/html", **({"Set-Cookie": "member=ann"} if asked.path == "/login" else {})}
+        return 200, headers, f"<h1>{asked.path}</h1><p>{'A calm page. ' * 20}</p>".encode()
+
+    class Basket(Spider):
+        session = "ann"
+
+        def start(self) -> list[Request]:
+            return [Request(url=site.url("/first"), cookies={"once": "1"})]
+
+        async def login(self, session: Session) -> None:
+            await session.get(site.url("/login"))
+
+        def parse(self, page: Page) -> Results:
+            yield {"url": page.url}
+            if page.url.endswith("/first"):
+                yield Request(url=site.url("/second"))
+
+    async with api_site() as site:
+        site.answer = answer  # type: ignore[method-assign]
+        await crawled(Basket(), settings_for(tmp_path, fetch__allow_private=True))
+        sent = {asked.path: asked.headers.get("cookie", "") for asked in site.log}
+    assert set(sent["/first"].split("; ")) == {"member=ann", "once=1"}
+    assert sent["/second"] == "member=ann"
+
+
 @pytest.mark.parametrize("way", ["session", "cookies", "auth", "headers"])
 async def test_a_copy_that_one_visitor_has_got_is_not_taken_for_that_of_another(tmp_path, way, monkeypatch):
     def answer(asked: Asked) -> tuple[int, dict[str, str], bytes]:

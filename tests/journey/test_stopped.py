@@ -1,9 +1,10 @@
-"""Ctrl-C in the middle: what is in hand is finished, the exit code says so, and the same command goes on."""
+"""Ctrl-C in the middle: what is in progress is finished, the exit code says so, and the same command goes on."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sqlite3
 from contextlib import suppress
@@ -84,7 +85,7 @@ async def test_a_stopped_crawl_finishes_what_is_in_hand_and_goes_on_later(tmp_pa
     # given a crawl in the middle of things
     process = await started(tmp_path, "crawl", site.url("/start"))
     await turnstile.reached.wait()
-    # when it is asked to stop, and what is in hand is answered after that
+    # when it is asked to stop, and what is in progress is answered after that
     send(process, number)
     turnstile.opened.set()
     said = await ended(process)
@@ -103,8 +104,32 @@ async def test_a_stopped_crawl_finishes_what_is_in_hand_and_goes_on_later(tmp_pa
     assert sorted(pages) == sorted(f"/page/{n}" for n in range(PAGES))
 
 
+async def test_the_summary_of_a_resumed_crawl_adds_up(tmp_path, site):
+    (tmp_path / "gossamer.toml").write_text(QUICK.replace("concurrency = 64", "concurrency = 4"))
+    turnstile = Turnstile(free=5)
+    for n in range(2, PAGES):
+        site.shown[f"/page/{n}"] = turnstile  # pages 0 and 1 are not found
+
+    process = await started(tmp_path, "crawl", site.url("/start"))
+    await turnstile.reached.wait()
+    send(process, signal.SIGINT)
+    turnstile.opened.set()
+    before = await ended(process)
+    after = await gossamer(tmp_path, "crawl", site.url("/start"))
+
+    def figure(pattern: str, text: str) -> int:
+        found = re.search(pattern, text)
+        assert found is not None, text
+        return int(found[1])
+
+    done = figure(r"pages +(\d+) done", after.err)
+    assert done == PAGES - 1  # the start, and all but two
+    assert figure(r"pages +(\d+) done", before.err) + figure(r"(\d+) by this command", after.err) == done
+    assert re.search(r"dead letters +2 +2 http-404", after.err), after.err
+
+
 async def test_a_second_ctrl_c_ends_it_at_once_and_nothing_is_lost(tmp_path, site):
-    # What is in hand would be given longer than the test has.
+    # What is in progress would be given longer than the test has.
     toml = QUICK.replace('total_timeout = "100s"', 'total_timeout = "1h"').replace("60s", "1h")
     (tmp_path / "gossamer.toml").write_text(f'{toml}[crawl]\ndrain = "1h"\n')
     turnstile = Turnstile(free=5)
@@ -124,7 +149,7 @@ async def test_a_second_ctrl_c_ends_it_at_once_and_nothing_is_lost(tmp_path, sit
     assert len((tmp_path / "items.jsonl").read_text().splitlines()) == PAGES + 1
 
 
-async def test_a_crawl_that_is_cancelled_while_seeds_enter_gives_back_what_is_in_hand(tmp_path, site):
+async def test_a_crawl_that_is_cancelled_while_seeds_enter_gives_back_what_is_in_progress(tmp_path, site):
     class Endless(Spider):
         async def start(self):
             yield Request(url=site.url("/page/0"))

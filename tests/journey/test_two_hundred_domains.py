@@ -1,4 +1,4 @@
-"""A mix of 200 domains: the learned router beside "always the dearest route", in pages and in tokens."""
+"""A mix of 200 domains: the learned router beside "always the dearest route", in pages and in credits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_the_learned_router_gets_the_pages_of_the_dearest_route_at_a_fifth
         truth = way.world.truth()
         assert {record.key for record in left.records} <= set(truth)
         assert len(left.records) >= 0.95 * len(best.records)
-        assert cost <= 0.20 * best_cost, f"{cost:.0f} of {best_cost:.0f} tokens"
+        assert cost <= 0.20 * best_cost, f"{cost:.0f} of {best_cost:.0f} credits"
         left.assert_adds_up()
 
 

@@ -168,8 +168,14 @@ class Trials:
                 return None
             if not tests:
                 return Verdict(mutant, UNREACHED, 0, 0.0)
-            (tree / mutant.path).write_bytes(mutant.change.apply(source))
-            word, by = self._run(tree, tests)
+            while True:
+                (tree / mutant.path).write_bytes(mutant.change.apply(source))
+                word, by = self._run(tree, tests)
+                (tree / mutant.path).write_bytes(source)
+                culprit = named_in(by, tests)
+                if culprit is None or self._run(tree, [culprit])[0] == SURVIVED:
+                    break
+                tests.remove(culprit)  # it fails without the change, too, and says nothing
         finally:
             (tree / mutant.path).write_bytes(source)
             self._trees.put(tree)
@@ -201,6 +207,12 @@ class Trials:
             return SURVIVED, ""
         culprit = next((line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))), said[-300:])
         return (HUNG if "Timeout" in culprit else KILLED), culprit
+
+
+def named_in(line: str, tests: Sequence[str]) -> str | None:
+    """The test that a line of pytest's summary names, if it is one of these."""
+    name = line.removeprefix("FAILED ").removeprefix("ERROR ")
+    return max((test for test in tests if name == test or name.startswith(f"{test} - ")), key=len, default=None)
 
 
 def _kill(leader: int) -> None:

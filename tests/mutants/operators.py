@@ -16,6 +16,7 @@ COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==
 WORDS = {"in": "not in", "not in": "in", "is": "is not", "is not": "is", "and": "or", "or": "and"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "//", "/": "*", "//": "*", "|": "&", "&": "|", "<<": ">>", ">>": "<<"}
 WITHOUT_EFFECT = ("strict", "name")  # arguments that check what always holds, or name a task for a debugger
+TYPES_ONLY = "TYPE_CHECKING"  # what such a condition holds is never run
 _SQL = re.compile(r"^\s*(SELECT|INSERT|UPDATE|DELETE|WITH|PRAGMA|CREATE)\b|\bWHERE\b", re.IGNORECASE)
 _LUA_WORD = re.compile(
     r"--.*|\"[^\"\n]*\"|'[^'\n]*'"  # a comment, a text
@@ -23,7 +24,8 @@ _LUA_WORD = re.compile(
 )
 _SQL_WORD = re.compile(
     r"--.*|'[^'\n]*'"
-    r"|(?P<op><=|>=|<>|<|>)|\b(?P<word>AND|OR)\b|\b(?P<sync>FULL)\b|(?<![\w.$:?{])(?P<number>\d+)(?![\w.}])"
+    r"|(?P<op><=|>=|<>|<|>)|\b(?P<word>AND|OR)\b|\b(?P<sync>FULL)\b"
+    r"|(?<![\w.$:?{])(?<!EXISTS \(SELECT )(?P<number>\d+)(?![\w.}])"  # EXISTS does not look at what is selected
 )
 _Spans = Iterator[tuple[int, int, str]]  # start, end, new text
 
@@ -94,6 +96,10 @@ def _of_python(source: bytes) -> Iterator[Change]:
         return Change(line, start, end, source[start:end].decode(), new, owner, name)
 
     def walk(node: ast.AST, owner: str | None, name: str | None, scope: str) -> Iterator[Change]:
+        if isinstance(node, ast.If) and TYPES_ONLY in ast.dump(node.test):
+            return
+        if isinstance(node, ast.keyword) and node.arg in WITHOUT_EFFECT:
+            return
         for start, end, new in _of_node(node, reader, inside=owner is not None):
             yield change(node, owner, name, start, end, new)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -113,7 +119,7 @@ def _of_python(source: bytes) -> Iterator[Change]:
         elif isinstance(node, ast.AnnAssign):
             if node.value is not None:
                 yield from walk(node.value, owner, name, scope)
-        elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)):
+        else:
             for child in ast.iter_child_nodes(node):
                 if not isinstance(child, ast.JoinedStr):  # text for people, nearly always
                     yield from walk(child, owner, name, scope)

@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from .__main__ import named_in
 from .operators import changes
 from .reach_map import ReachMap
 
@@ -40,8 +41,19 @@ def test_statements_and_arguments_are_left_out() -> None:
         "await self.sync(); self.ready = True; g(2, force=True, strict=True)",
         "await self.sync(); self.ready = True; g(1,  strict=True)",
         "await self.sync(); self.ready = True; g(1, force=False, strict=True)",
-        "await self.sync(); self.ready = True; g(1, force=True, strict=False)",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if TYPE_CHECKING:\n    MOST = 3",
+        "def f(a, b):\n    return zip(a, b, strict=True)",
+        'Q = "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u)"',
+    ],
+)
+def test_what_nobody_could_notice_is_left_alone(text: str) -> None:
+    assert versions("a.py", text) == []
 
 
 def test_text_for_people_is_left_alone() -> None:
@@ -98,6 +110,14 @@ def test_tests_that_pass_and_call_the_changed_function_are_chosen(
 ) -> None:
     found = reach.choose(Path("store/sink.py"), CHANGES[0], enough)
     assert [test.removeprefix("tests/unit/test_").replace(".py::test", "") for test in found] == chosen
+
+
+def test_the_test_that_noticed_is_known_by_its_line() -> None:
+    tests = ["tests/a.py::test_x", "tests/a.py::test_x[a - b]", "tests/a.py::test_x[1]"]
+    assert named_in("FAILED tests/a.py::test_x[a - b] - assert 1 == 2", tests) == tests[1]
+    assert named_in("ERROR tests/a.py::test_x - Failed: Timeout", tests) == tests[0]
+    assert named_in("FAILED tests/a.py::test_x[1]", tests) == tests[2]
+    assert named_in("INTERNALERROR> no such option", tests) is None
 
 
 def test_a_test_file_that_has_changed_is_noted_again(reach: ReachMap, tmp_path: Path) -> None:

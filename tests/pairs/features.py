@@ -17,8 +17,9 @@ import msgspec
 from .site import Site, SitePage
 from .story import Crawl, Purge, PutSite, PutSpider, Reparse, Replay, RunSchedule, SpiderCode, Step, Story, Work
 
-PORT, EXITS = 18642, (18643, 18644)  # in scripts
+PORT, PROXIES = 18642, (18643, 18644)  # in scripts
 PRODUCTS, VARIANTS = 8, 3  # more items than the quality guard looks at
+ASIDE = "/aside"  # where the spider `aside` begins
 SCHEDULED = tuple(f"/p/{n}" for n in range(1, PRODUCTS + 1))
 FIRST, SECOND, THIRD = RUNS = range(3)
 QUICK: dict[str, Any] = {
@@ -44,6 +45,7 @@ class Draft:
         self.settings = dict(QUICK)
         self.codes = [SpiderCode() for _ in RUNS]
         self.crawls = [Crawl() for _ in RUNS]
+        self.before: list[list[Step]] = [[] for _ in RUNS]
         self.after: list[list[Step]] = [[] for _ in RUNS]
         self.is_resumed_by: list[Step | None] = [None for _ in RUNS]  # what follows a kill; None: the same command
         self.is_fleet = False
@@ -111,9 +113,12 @@ class Draft:
             if self.codes[run] != code:
                 code = self.codes[run]
                 steps.append(PutSpider("shop", code))
+            steps += self.before[run]
             if self.crawls[run].dies_at is not None:
                 steps.append(self.crawls[run])
-                self.crawls[run] = msgspec.structs.replace(self.crawls[run], dies_at=None)
+                self.crawls[run] = msgspec.structs.replace(
+                    self.crawls[run], dies_at=None, beside="", is_watched=False, loses_store=False
+                )
             steps += [self.is_resumed_by[run] or self.crawls[run], *self.after[run]]
         return Story(features=features, settings=self.settings, steps=tuple(steps), is_fleet=self.is_fleet)
 
@@ -309,7 +314,7 @@ def many_seeds(draft: Draft) -> None:
     draft.code(start=("/", "/p/1", "/p/2", "/list/2"))
 
 
-@feature("redirect", "moved", "second-spider")  # a session follows redirects at once: docs/sessions.md
+@feature("redirect", "moved")  # a session follows redirects at once: docs/sessions.md
 def login(draft: Draft) -> None:
     draft.site(members_only=True)
     draft.code(logs_in=True)
@@ -401,7 +406,7 @@ def reparse(draft: Draft) -> None:
     draft.after[draft.random.choice(RUNS)] += [Reparse()]
 
 
-@feature("kill", "login")
+@feature("kill")
 def kill_then_work(draft: Draft) -> None:
     """A worker goes on with a crawl that was killed."""
     run = draft.random.choice(RUNS)
@@ -417,7 +422,7 @@ def kill_then_fresh(draft: Draft) -> None:
     draft.is_resumed_by[run] = msgspec.structs.replace(draft.crawls[run], dies_at=None, fresh=True)
 
 
-@feature("login")
+@feature()
 def min_age(draft: Draft) -> None:
     """A schedule visits all products, and leaves out those that are fresh."""
     draft.settings["schedules.often"] = {
@@ -453,7 +458,7 @@ def mended_code(draft: Draft) -> None:
     draft.after[run] += [PutSpider("shop", draft.codes[run + 1]), Replay(), Work()]
 
 
-@feature("exits", "kill", "kill-then-work", "kill-then-fresh", "login", "limit")
+@feature("proxies", "kill", "kill-then-work", "kill-then-fresh", "login", "limit")
 def credits(draft: Draft) -> None:
     """The budget of a job does not pay for all of its pages."""
     draft.one_at_a_time()
@@ -468,25 +473,49 @@ def second_spider(draft: Draft) -> None:
     draft.after[run] += [PutSpider("other", code), Crawl(spider="other")]
 
 
-@feature("processes", "sitemap")  # at 50 a second a sitemap may come too close to a page (docs/limits.md)
+@feature()
+def two_jobs(draft: Draft) -> None:
+    """Another spider crawls another part of the site at the same time."""
+    for run in RUNS:
+        pages = draft.sites[run].pages
+        pages[ASIDE] = SitePage(links=(f"{ASIDE}/1", f"{ASIDE}/2"))
+        pages |= {f"{ASIDE}/{n}": SitePage(things=_things(f"aside{n}", 8 + run)) for n in (1, 2)}
+    run = draft.random.choice(RUNS)
+    draft.before[run].append(PutSpider("aside", SpiderCode(start=(ASIDE,))))
+    draft.crawl(run, beside="aside")
+
+
+@feature()
+def looks(draft: Draft) -> None:
+    """People look at the project, and back it up, while a crawl is under way."""
+    draft.crawl(draft.random.choice(RUNS), is_watched=True)
+
+
+@feature("fleet")
+def store_away(draft: Draft) -> None:
+    """The record store does not answer for a while: results wait on the disk."""
+    draft.crawl(draft.random.choice(RUNS), loses_store=True)
+
+
+@feature("sitemap")  # at 50 a second a sitemap may come too close to a page (docs/limits.md)
 def rate(draft: Draft) -> None:
     draft.crawl(draft.random.choice(RUNS), rate=50)
 
 
-@feature("processes")
+@feature()
 def slow_site(draft: Draft) -> None:
     """A crawl-delay in robots.txt."""
     draft.site(crawl_delay=0.05)
 
 
-@feature("login", "form", "forbidden")  # a 403 is tried through the other exit as well
-def exits(draft: Draft) -> None:
+@feature("forbidden")  # a 403 is tried through the other proxy as well
+def proxies(draft: Draft) -> None:
     """Two proxies, of which the site refuses one in some runs. It rests then, so that it is always the same one."""
-    draft.site(exits=EXITS)
+    draft.site(proxies=PROXIES)
     for run in RUNS:
         if draft.random.random() < 0.6:
-            draft.site([run], refused_exits=EXITS[:1])
-    urls = [f"http://127.0.0.1:{port}" for port in EXITS]
+            draft.site([run], refused_proxies=PROXIES[:1])
+    urls = [f"http://127.0.0.1:{port}" for port in PROXIES]
     draft.settings |= {"proxies.dc.urls": urls, "proxies.dc.allow_private": True, "routes.out.pool": "dc"}
     draft.settings["router.ladder"] = ["out"]
 

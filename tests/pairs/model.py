@@ -93,6 +93,10 @@ class ModelJob:
     is_vague: bool = False  # it was killed and replaced: who knows how far it came
     was_killed: bool = False
     asked: int = 0  # requests for its pages
+    said: dict[str, tuple[str, Data]] = field(
+        default_factory=dict
+    )  # the page that gave a thing first, and what it said
+    lost_store: bool = False  # while the store does not answer, nothing is known of a page: it is asked for in full
 
     @property
     def dead(self) -> Counter[str]:
@@ -156,6 +160,7 @@ class Model:
         self.step += 1
         job = self._opened(asked)
         job.was_killed = was_killed
+        job.lost_store = job.lost_store or asked.loses_store
         for path in job.code.start:
             self._discover(job, path, 0, is_named=True)
         if job.code.searches:
@@ -334,9 +339,10 @@ class Model:
                 self.facts[path] = _doubtful(self.facts[path], is_whole=False)
             self._discover(job, page.to, job.tasks[path].depth, is_named=True)
         elif hit.status == 200 or hit.status in job.code.handles:
-            self._parse(job, path, page if hit.status == 200 else SitePage())
-        elif hit.exit and hit.status == 403 and hit.exit in self.site.refused_exits:
-            pass  # tried through the other exit: docs/routes.md
+            is_shown = hit.status == 200 and (job.code.logs_in or not (self.site.members_only and page.things))
+            self._parse(job, path, page if is_shown else SitePage())
+        elif hit.proxy and hit.status == 403 and hit.proxy in self.site.refused_proxies:
+            pass  # tried through the other proxy: docs/routes.md
         elif hit.status in RETRIED and job.tries[path] + 1 < self.max_attempts:
             job.tries[path] += 1
         else:
@@ -350,7 +356,8 @@ class Model:
         may = fact is not None and self._is_current(job, fact) and bool(fact.validator) and self.is_conditional
         if hit.is_conditional and (not may or job.code.logs_in):
             raise Wrong(f"{path} was asked for conditionally in job {job.number}; what is known of it: {fact}.")
-        if not hit.is_conditional and may and fact is not None and fact.is_certain and not job.code.logs_in:
+        must = may and fact is not None and fact.is_certain and not job.code.logs_in and not job.lost_store
+        if must and not hit.is_conditional:
             raise Wrong(f"{path} was asked for in full in job {job.number}; what is known of it: {fact}.")
 
     @staticmethod
@@ -440,16 +447,20 @@ class Model:
 
     def _store(self, job: ModelJob | None, path: str, spider: str, key: str, data: Data, at: int) -> str:
         """Store an item, and return what became of it."""
+        state = self._keep(job, path, spider, key, data, at)
+        first, said = (path, data) if job is None else job.said.setdefault(key, (path, data))
+        return state if first == path else "equal" if said == data else "conflict"
+
+    def _keep(self, job: ModelJob | None, path: str, spider: str, key: str, data: Data, at: int) -> str:
         record = self.records.get(key)
-        before = None if job is None else job.seen.get(key)
         if record is None:
             record = self.records[key] = ModelRecord([data], path, spider)
             self._see(job, key, record)
             return "new"
         if at < record.checked:
             return "held"  # a newer visit was stored first
-        same = record.versions[-1] == data
-        if not same and not self.rewrites and not record.is_gone:
+        same, is_back = record.versions[-1] == data, record.is_gone
+        if not same and not self.rewrites and not is_back:
             self._see(job, key, record)
             return "held"
         if not same:
@@ -457,9 +468,7 @@ class Model:
             record.spider = spider  # the one that last saw a change
         record.page = path
         self._see(job, key, record)
-        if before is not None:
-            return "equal" if before == data else "conflict"
-        return "unchanged" if same else "changed"
+        return "unchanged" if same else "back" if is_back else "changed"
 
     # -- the end of a job --------------------------------------------------------------------------------------------
 

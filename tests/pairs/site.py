@@ -58,8 +58,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sitemap: tuple[str, ...] = ()
     members_only: bool = False  # pages with things are for visitors with the cookie
     edition: int = 0  # counts the changes: refusals begin again
-    exits: tuple[int, ...] = ()  # ports at which the site is reached as through proxies
-    refused_exits: tuple[int, ...] = ()  # those of them that get 403 for everything
+    proxies: tuple[int, ...] = ()  # ports at which the site is reached as through proxies
+    refused_proxies: tuple[int, ...] = ()  # those of them that get 403 for everything
 
     def page(self, path: str) -> SitePage:
         return self.pages.get(path, NO_PAGE)
@@ -80,7 +80,7 @@ NO_PAGE = SitePage(status=404)
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as the site saw it. `at` is the kernel's time of its arrival; `exit` the port of the proxy, 0 for
+    """One request as the site saw it. `at` is the kernel's time of its arrival; `proxy` the port of the proxy, 0 for
     none."""
 
     at: float
@@ -88,7 +88,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     status: int
     is_conditional: bool = False
-    exit: int = 0
+    proxy: int = 0
     body: str = ""
 
 
@@ -98,7 +98,7 @@ class SiteServer(ThreadingHTTPServer):
 
     def __init__(self, file: Path, port: int | None = None, state: SiteServer | None = None) -> None:
         self.file = file
-        self.state = state or self  # an exit answers from the state of its site
+        self.state = state or self  # a proxy answers from the state of its site
         self.lock = threading.Lock()
         self.refusals: Counter[tuple[int, str]] = Counter()
         self._stamp = 0
@@ -155,10 +155,10 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, sent: str) -> None:
         state = self.server.state
         site = state.site()
-        exit = self.server.server_port if self.server is not state else 0
+        proxy = self.server.server_port if self.server is not state else 0
         parts = urlsplit(self.path)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
-        if exit in site.refused_exits:
+        if proxy in site.refused_proxies:
             status, headers, text = 403, {}, "no"
         else:
             status, headers, text = self._page(site, path, sent)
@@ -174,7 +174,7 @@ class Handler(BaseHTTPRequestHandler):
                 path=path,
                 status=status,
                 is_conditional=bool(asked),
-                exit=exit,
+                proxy=proxy,
                 body=sent,
             )
         )
@@ -238,14 +238,14 @@ def read_log(file: Path) -> list[Hit]:
 
 @contextmanager
 def serving(file: Path) -> Iterator[SiteServer]:
-    """Serve the site of the file, and its exits, for the time of the block."""
+    """Serve the site of the file, and its proxies, for the time of the block."""
     server = SiteServer(file)
-    exits = [SiteServer(file, port, server) for port in server.site().exits]
+    proxies = [SiteServer(file, port, server) for port in server.site().proxies]
     with in_thread(server):
-        if not exits:
+        if not proxies:
             yield server
             return
-        with in_thread(exits[0]), in_thread(exits[-1]):  # there are two
+        with in_thread(proxies[0]), in_thread(proxies[-1]):  # there are two
             yield server
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -113,7 +114,7 @@ class PutSpider(msgspec.Struct, frozen=True, tag=True):
 
 
 class Crawl(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """`gossamer crawl SPIDER`, which may be killed when the site has been asked that often."""
+    """`gossamer crawl SPIDER`, which may be killed when it has asked the site that often."""
 
     spider: str = "shop"
     limit: int | None = None
@@ -123,6 +124,9 @@ class Crawl(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     fresh: bool = False
     outputs: tuple[str, ...] = ()
     dies_at: int | None = None
+    beside: str = ""  # another spider, whose crawl has begun just before
+    is_watched: bool = False  # people look at the project meanwhile
+    loses_store: bool = False  # the records are locked by another program for a while, longer than anybody waits
 
     def words(self) -> list[str]:
         flags = [
@@ -134,6 +138,15 @@ class Crawl(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             *(word for name in self.outputs for word in ("-o", name)),
         ]
         return ["crawl", self.spider, *flags]
+
+
+# What people do while a crawl is under way. Nothing of it changes anything.
+LOOKS = (
+    ("status", "--json"),
+    ("dead", "list"),
+    ("export", "-o", "so-far.csv"),
+    ("backup", "so-far.backup"),
+)
 
 
 class Replay(msgspec.Struct, frozen=True, tag=True):
@@ -220,15 +233,28 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _command(step: Crawl | Replay | Work | Purge | Reparse | RunSchedule) -> list[str]:
-    command = f'"$checkout/.venv/bin/gossamer" {shlex.join(step.words())}'
-    if isinstance(step, Crawl) and step.dies_at is not None:
-        return [
+    command = _gossamer(step.words())
+    if not isinstance(step, Crawl):
+        return [f"{command}; echo exit code $?"]
+    lines = [f"{_gossamer(Crawl(spider=step.beside).words())} & beside=$!; sleep 1"] if step.beside else []
+    if step.is_watched:
+        lines += [f"(sleep 0.5; {_gossamer(words)}) &" for words in LOOKS]
+    if step.loses_store:  # gossamer gives up after 30 s; the test lowers that
+        lines.append("(sleep 0.5; printf 'BEGIN EXCLUSIVE;\\n.shell sleep 40\\n' | sqlite3 gossamer-data/records.db) &")
+    if step.dies_at is None:
+        lines.append(f"{command}; echo exit code $?")
+    else:
+        lines += [
             "before=$(cat site.log 2>/dev/null | wc -l)",
             f"setsid {command} & crawl=$!",
             f"until [ $(cat site.log | wc -l) -ge $((before + {step.dies_at})) ]; do sleep 0.01; done",
             "kill -9 -- -$crawl; wait $crawl",
         ]
-    return [f"{command}; echo exit code $?"]
+    return [*lines, "wait $beside"] if step.beside else lines
+
+
+def _gossamer(words: Sequence[str]) -> str:
+    return f'"$checkout/.venv/bin/gossamer" {shlex.join(words)}'
 
 
 def _value(value: Any) -> str:

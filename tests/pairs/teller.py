@@ -14,6 +14,8 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,25 +32,26 @@ import gossamer.cli.worker
 import gossamer.project.reparse.dead_letters
 import gossamer.project.workers.service
 from gossamer import settings
+from gossamer.backends.sqlite import connection
 from gossamer.cli import main
 from gossamer.frontier.contract import DeadFilter, is_redirect
 from gossamer.project.open import Project, open_project
 from gossamer.settings import Settings
 from gossamer.store.contract import RecordQuery
 from tests.faults.pace import TOLERANCE
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, poll_until
 from tests.services.ports import free_port
 from tests.services.postgres import shared_postgres
 from tests.services.valkey import running_valkey
 
+from .features import ASIDE
+from .meanwhile import Meanwhile
 from .model import EXIT_CODES, Model, ModelJob, Wrong, pages_only, settled_once
 from .outputs import check_outputs
 from .site import Hit, Site, read_log, serving
 from .story import Crawl, PutSite, PutSpider, Reparse, Replay, RunSchedule, Step, Story, Work
 
 IMPORTED = (gossamer.cli, gossamer.project)  # a forked command finds them imported, and starts at once
-
-LOOK = 0.005  # seconds between two looks at the log
 
 
 class StoryFailed(AssertionError):
@@ -103,14 +106,14 @@ class Teller:
             self._command(step)
 
     def _put_site(self, site: Site) -> None:
-        for port in (site.port, *site.exits):
+        for port in (site.port, *site.proxies):
             if port not in self._ports:
                 self._ports[port] = free_port()
         here = msgspec.structs.replace(
             site,
             port=self._ports[site.port],
-            exits=tuple(self._ports[port] for port in site.exits),
-            refused_exits=tuple(self._ports[port] for port in site.refused_exits),
+            proxies=tuple(self._ports[port] for port in site.proxies),
+            refused_proxies=tuple(self._ports[port] for port in site.refused_proxies),
         )
         self._model.site = here
         new = self._folder / "new.json"
@@ -124,12 +127,21 @@ class Teller:
             self._is_up = True
 
     def _command(self, step: Any) -> None:
+        crawl = step if isinstance(step, Crawl) else Crawl()
+        first = len(read_log(self._file))
+        beside = self._begin_beside(crawl.beside, first) if crawl.beside else None
         before = len(read_log(self._file))
-        dies_at = step.dies_at if isinstance(step, Crawl) else None
-        code = self._run(step.words(), before + dies_at if dies_at is not None else None)
-        every = read_log(self._file)[before:]
+
+        def asked() -> list[Hit]:
+            return [hit for hit in read_log(self._file)[before:] if not (beside and hit.path.startswith(ASIDE))]
+
+        begin = partial(self._begin, is_impatient=crawl.loses_store)
+        code = self._run(step.words(), Meanwhile(crawl, self._folder, lambda: len(asked()), begin))
+        if beside is not None:
+            self._end_beside(crawl.beside, beside, first)
+        every = asked()
         hits = pages_only(every)
-        died = dies_at is not None and code == -signal.SIGKILL
+        died = crawl.dies_at is not None and code == -signal.SIGKILL
         if isinstance(step, Crawl):
             if died:
                 self._killed, self._killed_crawl = hits, step
@@ -183,24 +195,42 @@ class Teller:
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
-    def _run(self, words: Sequence[str], dies_at: int | None) -> int:
-        """Give a command, and return its exit code. It is killed when the site's log has `dies_at` lines."""
-        with self._log.open("a") as log:
-            print(f"$ gossamer {' '.join(words)}", file=log, flush=True)
-            pid = self._forked(words, log.fileno()) if self._by_fork else self._started(words, log.fileno())
+    def _begin_beside(self, spider: str, first: int) -> int:
+        """A crawl that goes on while another one begins."""
+        process = self._begin(Crawl(spider=spider).words())
+        poll_until(
+            lambda: any(hit.path.startswith(ASIDE) for hit in read_log(self._file)[first:]),
+            f"the crawl of {spider} has begun", said=self.said,
+        )  # fmt: skip
+        return process
+
+    def _end_beside(self, spider: str, process: int, first: int) -> None:
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        hits = [hit for hit in pages_only(read_log(self._file)[first:]) if hit.path.startswith(ASIDE)]
+        job = self._model.crawl(Crawl(spider=spider), hits)
+        self._expect(code == EXIT_CODES[job.outcome], f"exit code {code} of {spider}; it should be {job.outcome}")
+
+    def _run(self, words: Sequence[str], meanwhile: Meanwhile) -> int:
+        """Give a command, and return its exit code."""
+        pid = meanwhile.begin(words)
         deadline = time.monotonic() + PATIENCE
         while True:
-            ended, status = os.waitpid(pid, os.WNOHANG if dies_at is not None else 0)
+            ended, status = os.waitpid(pid, os.WNOHANG if meanwhile.is_eventful else 0)
             if ended:
+                meanwhile.end()
                 return os.waitstatus_to_exitcode(status)
-            if dies_at is not None and len(read_log(self._file)) >= dies_at:
-                os.killpg(pid, signal.SIGKILL)
-                dies_at = None
+            meanwhile.pass_time(pid)
             if time.monotonic() > deadline:
                 raise AssertionError(f"{words} did not end.")
-            time.sleep(LOOK)
 
-    def _forked(self, words: Sequence[str], log: int) -> int:
+    def _begin(self, words: Sequence[str], *, is_impatient: bool = False) -> int:
+        with self._log.open("a") as log:
+            print(f"$ gossamer {' '.join(words)}", file=log, flush=True)
+            if self._by_fork:
+                return self._forked(words, log.fileno(), is_impatient=is_impatient)
+            return self._started(words, log.fileno())
+
+    def _forked(self, words: Sequence[str], log: int, *, is_impatient: bool) -> int:
         pid = os.fork()
         if pid:
             return pid
@@ -214,6 +244,8 @@ class Teller:
             for name in [name for name in os.environ if name.startswith("GOSSAMER_")]:
                 del os.environ[name]
             sys.argv = ["gossamer", *words]
+            if is_impatient:
+                connection.BUSY_TIMEOUT = timedelta(milliseconds=200)
             main()
             code = 0
         except SystemExit as end:

@@ -16,6 +16,7 @@ from tests.services.threaded import in_thread
 
 
 class Delivery(NamedTuple):
+    path: str
     headers: dict[str, str]
     body: bytes
 
@@ -57,10 +58,11 @@ def receiving() -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            receiver.deliveries.append(Delivery({name.lower(): text for name, text in self.headers.items()}, body))
-            status, headers = receiver.answers.pop(0) if receiver.answers else (204, {})
+            headers = {name.lower(): text for name, text in self.headers.items()}
+            receiver.deliveries.append(Delivery(self.path, headers, body))
+            status, more = receiver.answers.pop(0) if receiver.answers else (204, {})
             self.send_response(status)
-            for name, text in {**headers, "content-length": "0"}.items():
+            for name, text in {**more, "content-length": "0"}.items():
                 self.send_header(name, text)
             self.end_headers()
 

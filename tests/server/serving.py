@@ -20,7 +20,7 @@ from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
 from gossamer.project.pages.results import PageReader
 from gossamer.server.app import make_app
-from gossamer.server.run import Server, listen
+from gossamer.server.run import HttpServer, listen
 from gossamer.settings import Settings
 from tests.journey.crawling import settings_for
 from tests.patience import PATIENCE, until
@@ -102,7 +102,7 @@ async def _working(settings: Settings, wanted: bool) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def listening(server: Server) -> AsyncIterator[int]:
+async def listening(server: HttpServer) -> AsyncIterator[int]:
     """The port of a server that runs in this process."""
     with listen("127.0.0.1", 0) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))

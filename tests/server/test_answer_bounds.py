@@ -12,7 +12,7 @@ import pytest
 
 from gossamer.project.pages import results as page_results
 from gossamer.server import record_routes
-from gossamer.server.run import Server, _config
+from gossamer.server.run import HttpServer, _config
 from tests.patience import PATIENCE
 from tests.sites.running import Park, park
 
@@ -53,7 +53,7 @@ async def test_lines_beyond_the_bound_end_with_an_error_and_are_broken_off(
     monkeypatch.setattr(record_routes, "PIECE", 1)
     await crawled(door)
     got, whole = b"", False
-    async with listening(Server(_config(door.app))) as port, httpx.AsyncClient(timeout=PATIENCE) as client:
+    async with listening(HttpServer(_config(door.app))) as port, httpx.AsyncClient(timeout=PATIENCE) as client:
         address = f"http://127.0.0.1:{port}{path}"
         async with client.stream("GET", address, headers={"x-api-key": door.key}) as answer:
             with suppress(httpx.RemoteProtocolError):

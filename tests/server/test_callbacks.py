@@ -14,10 +14,10 @@ import pytest
 
 from gossamer.access.contract import Callback, CallbackState
 from gossamer.access.webhooks import PAUSES, new_secret
+from gossamer.compat.firecrawl.documents import document_of
 from gossamer.errors import BackendUnavailable
 from gossamer.project.access.callback_delivery import AT_ONCE_PER_HOST, LOOKED_AT, Deliverer, callback_transport
 from gossamer.project.pages.results import PageReader
-from gossamer.server.firecrawl.documents import document_of
 from tests.patience import until
 from tests.sites import moving
 from tests.sites.running import park

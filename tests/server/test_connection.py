@@ -12,7 +12,7 @@ import pytest
 
 from gossamer.errors import Misconfigured
 from gossamer.server import connection as connection_module
-from gossamer.server.run import Server, _config, listen
+from gossamer.server.run import HttpServer, _config, listen
 from tests.patience import PATIENCE
 
 from .serving import listening
@@ -31,7 +31,7 @@ async def slow_app(scope: Any, receive: Any, send: Any) -> None:
 @pytest.fixture
 async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     monkeypatch.setattr(connection_module, "HEAD_SECONDS", HEAD_SECONDS)
-    async with listening(Server(_config(slow_app))) as port:
+    async with listening(HttpServer(_config(slow_app))) as port:
         yield port
 
 
@@ -81,7 +81,7 @@ async def quick_app(scope: Any, receive: Any, send: Any) -> None:
 @pytest.fixture
 async def capped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     monkeypatch.setattr(connection_module, "STALL_SECONDS", HEAD_SECONDS)
-    async with listening(Server(_config(quick_app, MOST))) as port:
+    async with listening(HttpServer(_config(quick_app, MOST))) as port:
         yield port
 
 

@@ -85,7 +85,7 @@ async def test_values_come_by_css_xpath_json_and_regex(tmp_path: Path, url: str)
     }
     assert copy.meta.from_cache
     assert copy.data is not None
-    assert (copy.data["extract"], copy.data["metadata"]["title"]) == ({"title": "A lamp"}, "Lamp")
+    assert (copy.data["extract"], copy.data["metadata"]["title"]) == ({"title": "A lamp"}, "A lamp")
     assert job.results is not None
     assert job.results[0].data is not None
     assert job.results[0].data["extract"] == {"n": [1, 2]}
@@ -102,7 +102,7 @@ async def test_what_is_required_and_missing_is_told_beside_the_other_formats(tmp
     assert "isbn: css .isbn found nothing" in page.error.message
     assert page.data is not None
     assert page.data["extract"] is None
-    assert page.data["metadata"]["title"] == "Lamp"
+    assert page.data["metadata"]["title"] == "A lamp"
 
 
 WRONG: list[Any] = [
@@ -159,7 +159,7 @@ async def test_rules_without_end_are_stopped_while_others_are_served(
     assert page.error is not None
     assert (page.error.code, "took longer" in page.error.message) == ("extract", True)
     assert page.data is not None
-    assert page.data["metadata"]["title"] == "Lamp"
+    assert page.data["metadata"]["title"] == "A lamp"
     assert again.error is not None
     assert "recently" in again.error.message
     assert fine.data == {"extract": {"title": "A lamp"}}

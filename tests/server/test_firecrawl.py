@@ -16,11 +16,11 @@ import websockets
 from aiohttp import web
 from websockets import Subprotocol
 
+from gossamer.compat.firecrawl import documents
+from gossamer.compat.firecrawl.routes import ENDPOINTS
 from gossamer.project.access.keys import audit_lines
 from gossamer.project.pages import page_events
-from gossamer.server.firecrawl import documents
-from gossamer.server.firecrawl.routes import ENDPOINTS
-from gossamer.server.run import Server, _config
+from gossamer.server.run import HttpServer, _config
 from tests.docs.manual import ROOT
 from tests.patience import PATIENCE, until
 from tests.sites.running import Park, park
@@ -252,8 +252,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/v2/scrape", {"formats": [{"type": "screenshot", "quality": 5}]}, "quality"),
     ("/v2/scrape", {"zeroDataRetention": True}, "zeroDataRetention"),
     ("/v2/scrape", {"redactPII": True}, "redactPII"),
-    ("/v2/scrape", {"mobile": True}, "mobile"),
-    ("/v2/scrape", {"parsers": ["pdf"]}, "parsers"),
+    ("/v2/scrape", {"formats": [{"type": "summary", "length": 5}]}, "The format 'summary'"),
+    ("/v2/scrape", {"formats": [{"type": "links", "length": 5}]}, "The format links: Object contains unknown field"),
+    ("/v2/scrape", {"formats": [{"type": "changeTracking", "modes": ["words"]}]}, "The format changeTracking"),
+    ("/v2/scrape", {"formats": [{"type": "changeTracking", "prompt": "x"}]}, "changeTracking with a prompt"),
+    ("/v2/scrape", {"formats": [{"type": "changeTracking", "modes": ["json"]}]}, "changeTracking with the mode json"),
+    ("/v2/scrape", {"actions": [{"type": "executeJavascript", "script": "x"}]}, "The action 'executeJavascript'"),
     ("/v2/scrape", {"minAge": 5}, "minAge"),
     ("/v2/scrape", {"somethingNew": 1}, "somethingNew"),
     ("/v2/scrape", {"includeTags": ["p:has(a)"]}, "p:has(a)"),
@@ -267,7 +271,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/v2/crawl", {"includePaths": ["("]}, "regular expression"),
     ("/v2/crawl", {"includePaths": ["a"] * 60}, "patterns"),
     ("/v2/crawl", {"scrapeOptions": {"headers": {"cookie": "x"}}}, "headers"),
-    ("/v2/crawl", {"maxConcurrency": 9}, "maxConcurrency"),
+    ("/v2/crawl", {"maxConcurrency": 0}, "maxConcurrency"),
     ("/v2/crawl", {"limit": 0}, "limit"),
     ("/v2/crawl", {"delay": -1}, "delay"),
     ("/v2/crawl", {"webhook": "http://127.0.0.1/hook"}, "private"),
@@ -338,7 +342,7 @@ async def test_nobody_is_faster_than_the_project(tmp_path: Path) -> None:
         rates = []
         for delay in (0.01, 5):
             id = (await door.post("/v2/crawl", {"url": PAGE, "delay": delay})).json()["id"]
-            rates.append((await door.project.state.jobs.terms(id)).manners.rate)
+            rates.append((await door.project.state.jobs.terms(id)).politeness.rate)
 
     assert rates == ["2/s", "720.000000/h"]
 
@@ -374,7 +378,7 @@ async def test_a_job_is_for_its_key_alone_and_in_the_audit_log(door: Served) -> 
 
 
 async def test_a_socket_needs_a_key_and_a_job_of_its_own(door: Served) -> None:
-    server = Server(_config(door.app))
+    server = HttpServer(_config(door.app))
     async with listening(server) as port:
         address = f"ws://127.0.0.1:{port}/v2/crawl/a-1"
         for key, code in ("", 3000), ("gos_x_" + "y" * 43, 3000), (door.key, 1008):
@@ -395,7 +399,7 @@ async def test_a_socket_gives_every_document_of_a_job_that_has_ended(
 ) -> None:
     urls = [site.url(path=f"/page/{n}") for n in (41, 42, 43)]
     monkeypatch.setattr(documents, "PAGE_BYTES", 1)
-    async with serving(settings_of(tmp_path, **HERE)) as door, listening(Server(_config(door.app))) as port:
+    async with serving(settings_of(tmp_path, **HERE)) as door, listening(HttpServer(_config(door.app))) as port:
         id = (await door.post("/v2/batch/scrape", {"urls": urls, "formats": ["links"]})).json()["id"]
         await ended(door, f"/v2/batch/scrape/{id}")
         headers = {"authorization": f"Bearer {door.key}"}

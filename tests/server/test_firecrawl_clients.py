@@ -18,7 +18,7 @@ from firecrawl.v2.types import ScrapeOptions
 from firecrawl.v2.utils.error_handler import FirecrawlError
 from mcp import Client, StdioServerParameters
 
-from gossamer.server.run import Server, _config
+from gossamer.server.run import HttpServer, _config
 from tests.patience import PATIENCE, until
 from tests.sites.running import Park, park
 
@@ -47,7 +47,7 @@ class Reached(msgspec.Struct, frozen=True):
 async def reached(folder: Path, **flags: Any) -> AsyncIterator[Reached]:
     async with (
         serving(settings_of(folder, **HERE, **flags)) as door,
-        listening(Server(_config(door.app))) as port,
+        listening(HttpServer(_config(door.app))) as port,
     ):
         yield Reached(door, f"http://127.0.0.1:{port}")
 

@@ -6,10 +6,11 @@ import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from gossamer.project.jobs.api_requests import ScrapeRequest
+from gossamer.project.jobs.api_requests import Format, ScrapeRequest
 from gossamer.server.answers import ApiError
 from gossamer.server.request_body import parse_body
 
@@ -49,7 +50,8 @@ BODIES = [
     b'{"url": "https://shop.example/", "id": "\\u0000"}', b'{"url": "https://shop.example/", "__proto__": {}}',
 ]  # fmt: skip
 WISHES = [
-    {"formats": []}, {"formats": ["pdf"]}, {"formats": "html"}, {"formats": ["html"] * 10}, {"formats": [None]},
+    {"formats": []}, {"formats": ["pdf"]}, {"formats": "html"}, {"formats": [None]},
+    {"formats": ["html"] * (len(get_args(Format)) + 1)},
     {"timeout": -1}, {"timeout": 601}, {"timeout": "1"}, {"timeout": None}, {"timeout": 1e400}, {"max_age": -1},
     {"max_age": 1e12}, {"country": "Germany"}, {"country": "d\n"}, {"country": "de\n"},
     {"route": "no-such-route"}, {"route": ""},

@@ -15,7 +15,7 @@ from gossamer.model.task import Candidate
 from gossamer.model.url import shape_of, site_of
 from gossamer.server import request_body
 from gossamer.server.app import ENDPOINTS
-from gossamer.server.run import Server, _config
+from gossamer.server.run import HttpServer, _config
 from tests.patience import PATIENCE
 
 from .serving import Served, listening, serving, settings_of
@@ -33,7 +33,7 @@ async def door(tmp_path: Path) -> AsyncIterator[Served]:
 @pytest.fixture
 async def port(door: Served, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     monkeypatch.setattr(request_body, "BODY_SECONDS", 0.5)
-    async with listening(Server(_config(door.app))) as port:
+    async with listening(HttpServer(_config(door.app))) as port:
         yield port
 
 

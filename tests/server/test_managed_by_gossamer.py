@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gossamer import Request, Spider
-from gossamer.server.run import Server, _config, listen
+from gossamer.server.run import HttpServer, _config, listen
 from tests.docs.manual import ROOT, blocks_of
 from tests.journey.crawling import crawled, settings_for
 from tests.services.ports import free_port
@@ -33,7 +33,7 @@ def vendor_of_the_manual() -> dict[str, Any]:
 async def listening(app: Any) -> AsyncIterator[str]:
     """The application behind a real socket."""
     with listen("127.0.0.1", 0) as socket:
-        server = Server(_config(app))
+        server = HttpServer(_config(app))
         serving = asyncio.create_task(server.serve(sockets=[socket]))
         yield f"http://127.0.0.1:{socket.getsockname()[1]}/api/v1"
         server.should_exit = True

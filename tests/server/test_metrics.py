@@ -27,7 +27,7 @@ from .serving import Served, serving, settings_of
 HERE = {"fetch__allow_hosts": ["site0.localhost"]}
 COUNTERS = (
     "gossamer_pages", "gossamer_domain_pages", "gossamer_fetch_seconds", "gossamer_errors", "gossamer_domain_errors",
-    "gossamer_items", "gossamer_tokens", "gossamer_received_bytes",
+    "gossamer_items", "gossamer_credits", "gossamer_received_bytes",
 )  # fmt: skip
 GAUGES = (
     "gossamer_queue_tasks", "gossamer_queue_oldest_ready_seconds", "gossamer_workers", "gossamer_dead_letters",
@@ -35,6 +35,7 @@ GAUGES = (
     "gossamer_callbacks_pending", "gossamer_build_info", "gossamer_store_up", "gossamer_results_waiting",
     "gossamer_running_jobs", "gossamer_running_jobs_pages", "gossamer_ready_tasks",
     "gossamer_runnable_pages_per_second", "gossamer_workers_wanted", "gossamer_alert_firing",
+    "gossamer_output_lag_changes", "gossamer_output_dead_rows",
 )  # fmt: skip
 
 

@@ -94,8 +94,10 @@ async def test_keys_are_made_listed_and_revoked_on_the_command_line(tmp_path: Pa
     assert "already" in again.one_line()
     wrong = await ended(await started(tmp_path, "keys", "add", "x", "--scopes", "record"))
     assert "Did you mean records?" in wrong.one_line()
+    await ended(await started(tmp_path, "keys", "add", "screen", "--role", "viewer"))
     listed = await ended(await started(tmp_path, "keys", "list"))
     assert "laptop" in listed.out
+    assert re.search(r"screen\s+viewer\s+active", listed.out)
     assert made.out.strip().rpartition("_")[2] not in listed.out
     assert "is revoked" in (await ended(await started(tmp_path, "keys", "revoke", "laptop"))).out
     assert "no key" in (await ended(await started(tmp_path, "keys", "revoke", "laptop"))).one_line()

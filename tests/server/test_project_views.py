@@ -53,10 +53,10 @@ async def test_dead_letters_are_listed_shown_counted_replayed_and_purged(tmp_pat
     assert [one["url"] for one in shown] == [gone[0]]
     assert raw.headers["content-disposition"].startswith("attachment")
     assert raw.headers["x-content-type-options"] == "nosniff"
-    assert counted.json() == {"letters": 3, "dry_run": True, "replayed": None}
+    assert counted.json() == {"dead_letters": 3, "dry_run": True, "replayed": None}
     assert replayed.json()["replayed"]["queued"] == {job: 1}
     assert len(site.hits(path="/nothing/0")) == 2
-    assert purged.json()["letters"] == 3
+    assert purged.json()["dead_letters"] == 3
     assert left["total"] == 0
 
 
@@ -85,7 +85,7 @@ async def test_letters_of_other_keys_are_neither_seen_nor_touched(tmp_path: Path
 
 async def test_all_letters_are_meant_only_when_that_is_said(door: Served) -> None:
     assert (await door.post("/api/v1/dead-letters/purge", {})).status_code == 422
-    assert (await door.post("/api/v1/dead-letters/purge", {"all": True})).json()["letters"] == 0
+    assert (await door.post("/api/v1/dead-letters/purge", {"all": True})).json()["dead_letters"] == 0
 
 
 # -- schedules -----------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ async def test_workers_spiders_routes_proxies_quality_and_settings_are_told(tmp_
         assert job.status == "completed"
         assert [one["state"] for one in (await door.get("/api/v1/workers")).json()] == ["idle"]
         assert [one["name"] for one in (await door.get("/api/v1/spiders")).json()] == ["things"]
-        assert (await door.get("/api/v1/routes")).json()["standings"] == []
+        assert (await door.get("/api/v1/routes")).json()["learned"] == []
         assert (await door.get("/api/v1/proxies")).json() == []
         assert {one["spider"] for one in (await door.get("/api/v1/quality")).json()} == {"things"}
         told = await door.get("/api/v1/settings")

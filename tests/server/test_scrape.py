@@ -16,13 +16,14 @@ from aiohttp import web
 from gossamer.client import StillRunning
 from gossamer.model.job import JobTerms
 from gossamer.project.jobs import api_views
-from gossamer.project.jobs.api_jobs import MOST_PAGES
+from gossamer.project.jobs.api_jobs import MOST_PAGES, wanted_pages
 from gossamer.project.upkeep.retention import forget_owned_jobs
 from tests.patience import until
 from tests.sites.hostile_server import hostile_site
 from tests.sites.running import Park, park
 
 from .serving import serving, settings_of
+from .test_mcp import agent
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,64 @@ async def test_a_page_is_fetched_once_and_comes_in_the_formats_asked_for(tmp_pat
     assert [record["title"] for record in page.data["records"]] == ["Page 7 of site0"]
     assert (page.meta.attempts, page.meta.from_cache, page.meta.route) == (1, False, "direct")
     assert [hit.path for hit in site.hits(path="/page/7")] == ["/page/7"]
+
+
+async def test_a_page_becomes_a_record_for_those_alone_who_asked_for_one(tmp_path: Path) -> None:
+    asked = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path != "/page":
+            return web.Response(status=404)
+        asked.append(request.headers.get("if-none-match"))
+        if asked[-1] == '"one"':
+            return web.Response(status=304)
+        page = "<html><title>Here</title><h1>here</h1></html>"
+        return web.Response(text=page, content_type="text/html", headers={"ETag": '"one"'})
+
+    async with own_site(answer) as url, serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        plain = await client.scrape(f"{url}/page", formats=["html", "links"])
+        again = await client.scrape(f"{url}/page", formats=["text"])
+        none = [record async for record in client.records()]
+        recorded = await client.scrape(f"{url}/page", formats=["records"])
+
+    assert plain.success
+    assert again.data is not None
+    assert again.data["text"] == "here"
+    assert none == []
+    assert recorded.data is not None
+    assert [record["title"] for record in recorded.data["records"]] == ["Here"]
+    # The first copy serves the second client; the third one wants what nobody has read from it yet.
+    assert asked == [None, '"one"', None]
+
+
+async def test_a_client_and_an_agent_choose_parts_of_the_text(tmp_path: Path) -> None:
+    prose = "The lamp has four springs, which hold its arm wherever a hand leaves it, and has had them since 1932. " * 4
+    remark = "I have had mine for thirty years, and the springs are as good as new."
+    body = f"<article><h1>Springs</h1>{f'<p>{prose}</p>' * 3}</article><section id=comments><p>{remark}</p></section>"
+
+    async def answer(request: web.Request) -> web.Response:
+        text = f"<title>Springs</title><body>{body}" if request.path == "/page" else ""
+        return web.Response(status=200 if text else 404, text=text, content_type="text/html")
+
+    async with (
+        own_site(answer) as url,
+        serving(settings_of(tmp_path, **HERE)) as door,
+        door.client() as client,
+        agent(door) as tools,
+    ):
+        for wanted in (True, False):
+            page = await client.scrape(
+                f"{url}/page", formats=["text", "markdown"], content={"comments": wanted, "cards": False}
+            )
+            assert page.data is not None
+            assert [remark in page.data[form] for form in ("text", "markdown")] == [wanted, wanted]
+            assert prose.strip() in page.data["text"]
+            told = await tools.call_tool("scrape", {"url": f"{url}/page", "format": "text", "comments": wanted})
+            assert (remark in told.structured_content["content"]) is wanted
+        refused = await door.post("/api/v1/scrape", {"url": f"{url}/page", "content": {"faq": True, "include": ["p"]}})
+
+    assert refused.status_code == 422
+    assert "use no selectors beside them" in refused.text
 
 
 async def test_the_same_page_asked_for_twice_at_once_is_fetched_once(tmp_path: Path) -> None:
@@ -182,6 +241,25 @@ async def test_a_batch_gives_its_pages_in_order_with_the_names_of_the_client(tmp
     assert [page.success for page in pages] == [True] * 25 + [False]
     assert job.results == pages
     assert {hit.path for hit in site.hits()} >= {f"/page/{n}" for n in range(20, 45)}
+
+
+async def test_fields_beside_the_urls_of_a_batch_hold_for_all_of_them(tmp_path: Path) -> None:
+    urls = ["https://shop.example/1", "https://shop.example/2"]
+    shared = {"use_js_render": True, "wait_for": "#price", "country": "de", "formats": ["text"]}
+    async with serving(settings_of(tmp_path), worker=False) as door:
+        begun = await door.post("/api/v1/batch", {"urls": urls, **shared})
+        job = await door.project.state.jobs.job(begun.json()["job_id"])
+        assert job is not None
+        pages = await wanted_pages(door.project, job)
+        refused = await door.post("/api/v1/batch", {"requests": [{"url": urls[0]}], "use_js_render": True})
+
+    assert [page.request.url for page in pages] == urls
+    for page in pages:
+        assert (page.request.fetcher, page.request.country, page.formats) == ("browser", "de", ("text",))
+        assert page.request.render is not None
+        assert page.request.render.wait_for == "#price"
+    assert refused.status_code == 422
+    assert "Give each of the requests its own use_js_render" in refused.json()["error"]["message"]
 
 
 async def test_an_answer_has_so_many_bytes_and_the_rest_comes_with_the_next(

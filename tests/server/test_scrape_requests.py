@@ -63,7 +63,7 @@ async def test_requests_of_one_batch_that_differ_in_what_they_carry_have_answers
 ) -> None:
     url = site.url("/same")
     wanted: list[dict[str, Any]] = [
-        {"url": url},
+        {"url": url, "formats": ["html", "records"]},
         {"url": url, "headers": {"Authorization": "Bearer one"}},
         {"url": url, "headers": {"Authorization": "Bearer two"}},
         {"url": url, "cookies": {"a": "1"}},

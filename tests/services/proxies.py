@@ -1,14 +1,14 @@
 """Real proxy servers on loopback: HTTP (CONNECT and absolute addresses), the same inside TLS, and SOCKS5.
 
     with http_proxy(users={"ann": "secret"}) as proxy:
-        request = TransportRequest(url=..., exit=proxy.exit(username="ann"))
+        request = TransportRequest(url=..., proxy=proxy.proxy(username="ann"))
         proxy.passages          # who went where, over which connection, and how many bytes
         proxy.refuse()          # from now on 407, whatever the password; proxy.behave() ends it
         proxy.stop()            # nobody listens any more; proxy.start() opens the same port again
 
 `leads_to` says where names lead: {"shop.example": 8080} or one port for all; the rest is dialled as it was asked for.
-`source` is the loopback address that a proxy dials from ("127.0.0.7"), so that a server can tell exits apart; a gateway
-has a function from the user's name to such an address.
+`source` is the loopback address that a proxy dials from ("127.0.0.7"), so that a server can tell proxies apart; a
+gateway has a function from the user's name to such an address.
 
 Each server has a thread and a loop of its own, and ends with its block. What one connection says is in
 proxy_lines.py; here is the server around it.
@@ -29,7 +29,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.model.route import Exit
+from gossamer.model.route import Proxy
 from tests.patience import PATIENCE
 
 from .proxy_lines import Conduct, Passage, serve_http, serve_socks
@@ -79,16 +79,16 @@ class ProxyServer:
         username, password = self._first_user()
         return f"{self.scheme}://{username}:{password}@{self.host}:{self.port}" if username else self.address
 
-    def exit(
+    def proxy(
         self, *, pool: str = "test", username: str | None = None, password: str | None = None,
         allow_private: bool = True, host: str | None = None,
-    ) -> Exit:  # fmt: skip
+    ) -> Proxy:  # fmt: skip
         """The way out through this proxy, as its first user unless said otherwise."""
         first, secret = self._first_user()
         name = first if username is None else username
         if password is None:
             password = self._users.get(name, secret) if isinstance(self._users, Mapping) else secret
-        return Exit(
+        return Proxy(
             pool=pool, name=f"{host or self.host}:{self.port}", scheme=self.scheme, host=host or self.host,
             port=self.port, username=name, password=password, allow_private=allow_private,
         )  # fmt: skip
@@ -292,7 +292,7 @@ def vouched_for(folder: Path, *names: str) -> Vouched:
     if openssl is None:
         pytest.skip("the openssl command, which makes the test's certificate, is not installed")
     valid = ",".join(["IP:127.0.0.1", *(f"DNS:{name}" for name in ("localhost", *names))])
-    made = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=gossamer tests"]
+    made = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "200", "-subj", "/CN=gossamer tests"]
     added = ["-addext", f"subjectAltName={valid}", "-addext", "basicConstraints=critical,CA:TRUE"]
     files = ["-keyout", "vouched-key.pem", "-out", "vouched.pem"]
     subprocess.run([openssl, "req", *made, *added, *files], cwd=folder, check=True, capture_output=True)

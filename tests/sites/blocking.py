@@ -3,21 +3,21 @@
     with blocking_world({"shop.localhost": "open", "bank.localhost": "fortress"}, pages=5) as world:
         world.url("bank.localhost", 3)       # what to crawl
         world.truth()                        # every record that somebody can get, by sku
-        world.hits(host="bank.localhost")    # who asked for what through which exit, and what he was given
+        world.hits(host="bank.localhost")    # who asked for what through which proxy, and what he was given
 
 Who asks is told by the address that he dials from, which no header can forge: 127.0.0.1 is the crawler itself,
-127.0.1.x a datacenter exit, 127.0.2.x a residential one, 127.0.3.x a managed API. The proxies of the tests take such
+127.0.1.x a datacenter proxy, 127.0.2.x a residential one, 127.0.3.x a managed API. The proxies of the tests take such
 an address as their `source`. One process of its own, one JSON line in the log for each request, as in the park.
 
     open            serves everybody
-    direct-shy      serves whoever comes through any exit
-    datacenter-shy  serves residential exits and managed APIs
+    direct-shy      serves whoever comes through any proxy
+    datacenter-shy  serves residential proxies and managed APIs
     fortress        serves managed APIs
     script          serves a shell; its script fetches /data.json and makes the page
     profiled        serves those whose headers agree with each other as a browser's do
-    counting:N:S    serves N pages to each exit, then says 429 once, then 403 for S seconds (10 and 5 unless said)
+    counting:N:S    serves N pages to each proxy, then says 429 once, then 403 for S seconds (10 and 5 unless said)
     login           shows a login form to everybody
-    banning:A,B:S   refuses the exits 127.0.x.A and 127.0.x.B (or 127.0.A, for 1.2), robots.txt included: for good, or
+    banning:A,B:S   refuses the proxies 127.0.x.A and 127.0.x.B (or 127.0.A, for 1.2), robots.txt included: for good, or
                     for S seconds from the first request on; robots.txt forbids /page/0 to the others
     private:A,B     serves everybody all but /page/A and /page/B, which are forbidden to all
     flaky:N         fails N of 100 requests, whoever makes them: status 500, a dropped connection, status 503
@@ -48,7 +48,7 @@ import msgspec
 from .grounds import LOREM, record_of
 from .running import ROOT, whole_lines
 
-EXITS = {"127.0.1.": "datacenter", "127.0.2.": "residential", "127.0.3.": "managed"}
+PROXIES = {"127.0.1.": "datacenter", "127.0.2.": "residential", "127.0.3.": "managed"}
 KINDS = (
     "open", "direct-shy", "datacenter-shy", "fortress", "script", "profiled", "counting", "login", "banning", "private",
     "flaky",
@@ -68,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockedHit(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. `exit` is the address it came from, `through` what sort of exit that is, `verdict` what was given:
+    """One request. `proxy` is the address it came from, `through` what sort of proxy that is, `verdict` what was given:
     page, data, shell, challenge, captcha, forbidden, rate, login, robots or missing."""
 
     at: float
@@ -76,7 +76,7 @@ class BlockedHit(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     status: int
     verdict: str
-    exit: str
+    proxy: str
     through: str
     headers: list[tuple[str, str]]
 
@@ -89,8 +89,8 @@ class Answer(NamedTuple):
     kind: str = "text/html; charset=utf-8"
 
 
-def kind_of_exit(address: str) -> str:
-    return next((kind for start, kind in EXITS.items() if address.startswith(start)), "direct")
+def kind_of_proxy(address: str) -> str:
+    return next((kind for start, kind in PROXIES.items() if address.startswith(start)), "direct")
 
 
 # --- what is shown --------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def looks_like_a_browser(headers: list[tuple[str, str]]) -> bool:
 
 
 class Gate:
-    """What each kind of site gives to whom. Remembers only how often an exit came to a counting site."""
+    """What each kind of site gives to whom. Remembers only how often a proxy came to a counting site."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -195,10 +195,10 @@ class Gate:
         self._began: dict[str, float] = {}
         self._asked = 0
 
-    def answer(self, host: str, path: str, exit: str, headers: list[tuple[str, str]], now: float) -> Answer:
+    def answer(self, host: str, path: str, proxy: str, headers: list[tuple[str, str]], now: float) -> Answer:
         plan = self._plan
         kind, *numbers = plan.domains.get(host, "").split(":")
-        if kind == "banning" and self._is_banned(host, exit, numbers, now):
+        if kind == "banning" and self._is_banned(host, proxy, numbers, now):
             return FORBIDDEN._replace(verdict="robots") if path == "/robots.txt" else FORBIDDEN
         if path == "/robots.txt":
             return RULES if kind == "banning" else ROBOTS
@@ -208,7 +208,7 @@ class Gate:
         number = int(found[1] or found[2] or 0)
         if number >= plan.pages:
             return MISSING
-        through = kind_of_exit(exit)
+        through = kind_of_proxy(proxy)
         page = Answer(200, "page", page_of(plan, host, number))
         if kind in SERVED:
             return page if through in SERVED[kind] else wall_of(host)
@@ -220,7 +220,7 @@ class Gate:
         if kind == "profiled":
             return page if through == "managed" or looks_like_a_browser(headers) else FORBIDDEN
         if kind == "counting" and through != "managed":  # a managed API never comes from the same place for long
-            return self._counted((host, exit), page, numbers, now)
+            return self._counted((host, proxy), page, numbers, now)
         if kind == "private" and str(number) in numbers[0].split(","):
             return FORBIDDEN
         if kind == "flaky":
@@ -229,12 +229,12 @@ class Gate:
                 return (BROKEN, BROKEN, BROKEN, DROPPED, BUSY)[self._asked % 5]
         return LOGIN if kind == "login" else page
 
-    def _is_banned(self, host: str, exit: str, numbers: list[str], now: float) -> bool:
+    def _is_banned(self, host: str, proxy: str, numbers: list[str], now: float) -> bool:
         began = self._began.setdefault(host, now)
         if len(numbers) > 1 and now >= began + float(numbers[1]):
             return False
-        names = (exit.rpartition(".")[2], exit.removeprefix("127.0."))
-        return kind_of_exit(exit) != "direct" and not set(names).isdisjoint(numbers[0].split(","))
+        names = (proxy.rpartition(".")[2], proxy.removeprefix("127.0."))
+        return kind_of_proxy(proxy) != "direct" and not set(names).isdisjoint(numbers[0].split(","))
 
     def _counted(self, visitor: tuple[str, str], page: Answer, numbers: list[str], now: float) -> Answer:
         most, rest = int((numbers or ["10"])[0]), float((numbers[1:] or ["5"])[0])
@@ -262,7 +262,7 @@ class PageRequest(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._exit = str(transport.get_extra_info("peername")[0])
+        self._proxy = str(transport.get_extra_info("peername")[0])
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -276,10 +276,10 @@ class PageRequest(asyncio.Protocol):
         headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
         host = dict(headers).get("host", "").partition(":")[0].lower()
         now = time.monotonic()
-        answer = self._gate.answer(host, path, self._exit, headers, now)
+        answer = self._gate.answer(host, path, self._proxy, headers, now)
         hit = BlockedHit(
-            at=now, host=host, path=path, status=answer.status, verdict=answer.verdict, exit=self._exit,
-            through=kind_of_exit(self._exit), headers=headers,
+            at=now, host=host, path=path, status=answer.status, verdict=answer.verdict, proxy=self._proxy,
+            through=kind_of_proxy(self._proxy), headers=headers,
         )  # fmt: skip
         os.write(self._log, msgspec.json.encode(hit) + b"\n")  # before the answer: what is known is written down
         if not answer.status:

@@ -41,7 +41,7 @@ class Ledger:
     def __init__(self, file: str) -> None:
         self._fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.times: Counter[tuple[str, str]] = Counter()  # (host, odd path) -> requests so far
-        self.in_hand: Counter[str] = Counter()  # host -> requests that wait for their answer
+        self.in_progress: Counter[str] = Counter()  # host -> requests that wait for their answer
         self.given: defaultdict[str, list[float]] = defaultdict(
             list
         )  # host -> when pages were given, of the last second
@@ -91,11 +91,11 @@ class Visit:
         return self._ledger.on_standing % self._grounds.drop_every == 0
 
     def _note(self, host: str, path: str, status: int, method: str, headers: dict[str, str]) -> None:
-        self._ledger.in_hand[host] += 1
+        self._ledger.in_progress[host] += 1
         self._ledger.write(
             at=self._wall + time.monotonic() - time.time(), wall=self._wall,
             host=host, path=path, status=status, method=method,
-            connection=self._number, peer=self._line.peer, in_hand=self._ledger.in_hand[host],
+            connection=self._number, peer=self._line.peer, in_progress=self._ledger.in_progress[host],
             headers={name: headers[name] for name in LOGGED if name in headers},
         )  # fmt: skip
 
@@ -151,7 +151,7 @@ class Visit:
 
     def _let_go(self) -> None:
         if self._answering is not None:
-            self._ledger.in_hand[self._answering] -= 1
+            self._ledger.in_progress[self._answering] -= 1
             self._answering = None
 
     def _answer(self, method: str, host: str, path: str, headers: dict[str, str]) -> tuple[int, list[str], bytes]:
@@ -237,13 +237,13 @@ class Http2Visit(Visit):
         dropped = self._is_dropped()
         self._note(host, "", 0 if dropped else 200, "GET", {})
         if dropped:
-            self._ledger.in_hand[host] -= 1
+            self._ledger.in_progress[host] -= 1
             self._line.close()
             return
         asyncio.get_running_loop().call_later(self._grounds.latency(host), self._show, host, stream)
 
     def _show(self, host: str, stream: int) -> None:
-        self._ledger.in_hand[host] -= 1
+        self._ledger.in_progress[host] -= 1
         if self._line.is_open:
             head = http2.OK + http2.header(b"content-type", b"text/html")
             self._line.write(

@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One request as the server saw it. `at` is when it reached this machine's kernel, which is when it was sent:
-    monotonic and comparable with other processes of this machine. `in_hand` is how many requests of that host waited
-    for an answer then, this one included. Status 0: the connection was closed without an answer."""
+    monotonic and comparable with other processes of this machine. `in_progress` is how many requests of that host
+    waited for an answer then, this one included. Status 0: the connection was closed without an answer."""
 
     at: float
     wall: float
@@ -34,7 +34,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     method: str
     connection: int
-    in_hand: int
+    in_progress: int
     peer: int = 0  # the port that it came from
     headers: dict[str, str] = {}
 

@@ -12,14 +12,15 @@ import pytest
 from gossamer.crawl.source_files import SourceFiles
 from gossamer.errors import SourceFailed
 from gossamer.project.wiring import open_source_files
-from gossamer.schedule.sources import Listing, SitemapSource, SourceBounds, SourceEntry, Validators, entries
+from gossamer.schedule.sources import Listing, SitemapSource, SourceBounds, SourceEntry, Validators
+from gossamer.schedule.sources.reader import entries
 from gossamer.settings import Settings
-from gossamer.settings.tables import Fetch, Politeness, Retry
+from gossamer.settings.tables import Fetch, PolitenessTable, Retry
 from gossamer.units import Rate
 from tests.sites.hostile import HostileSite, hostile_site
 
 SETTINGS = Settings(
-    politeness=Politeness(rate=Rate(None)), fetch=Fetch(allow_hosts=("127.0.0.1",)), retry=Retry(max_attempts=1)
+    politeness=PolitenessTable(rate=Rate(None)), fetch=Fetch(allow_hosts=("127.0.0.1",)), retry=Retry(max_attempts=1)
 )
 
 

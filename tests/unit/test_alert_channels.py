@@ -24,7 +24,7 @@ from gossamer.project.alerts import channels as alert_channels
 from gossamer.project.alerts.alerts import try_channels
 from gossamer.project.alerts.channels import OWNER, Channels, mail_of, slack_text
 from gossamer.project.open import open_project
-from gossamer.settings import load
+from gossamer.settings import Settings, load
 from gossamer.settings.alert_tables import ChannelTable
 from tests.server.receiver import Receiver
 from tests.server.receiver import receiver as receiver
@@ -227,6 +227,9 @@ async def test_a_mail_server_is_reached_by_the_first_of_its_addresses_that_answe
     assert len(mail.mails) == 1
 
 
+BOOKS = Settings(project="books")
+
+
 def test_a_hostile_name_begins_no_header_and_no_second_line():
     step = look(
         {"success": AlertTerms(wait=timedelta(0))},
@@ -238,7 +241,7 @@ def test_a_hostile_name_begins_no_header_and_no_second_line():
     (one,) = step.notices
     table = msgspec.convert({**MAIL, "kind": "email"}, ChannelTable)
     for told in (one, notice("b\r\nBcc: all@evil.test")):  # also one that was not made by the rules
-        mail = mail_of(told, table, "books")
+        mail = mail_of(told, table, BOOKS)
         assert sorted(mail.keys()) == sorted(
             ["Subject", "From", "To", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type",
              "Content-Transfer-Encoding"]
@@ -247,7 +250,7 @@ def test_a_hostile_name_begins_no_header_and_no_second_line():
         assert b"\nBcc" not in header
         assert len(title_of(told, "books")) <= 150
         assert "\n" not in title_of(told, "books")
-    assert "<" not in slack_text(notice("<!channel>"), "<books>")
+    assert "<" not in slack_text(notice("<!channel>"), msgspec.structs.replace(BOOKS, project="<books>"))
 
 
 async def test_apprise_is_named_by_the_command_that_installs_it(tmp_path: Path, monkeypatch):

@@ -12,21 +12,24 @@ import pytest
 from gossamer.access.contract import Callback, CallbackState
 from gossamer.errors import BackendUnavailable
 from gossamer.fetch.sessions import begin_login, end_login, fail_login, let_in
-from gossamer.frontier.contract import WorkerCard
+from gossamer.frontier.contract import DeadFilter, WorkerCard
 from gossamer.model.alert import AlertState
 from gossamer.model.alert_table import USUAL
+from gossamer.model.incident import Closing, Subject, SubjectKind
 from gossamer.model.job import JobTerms
 from gossamer.model.outcome import JobOutcome, Outcome, Reason
 from gossamer.model.record import Tally, day_of
-from gossamer.model.route import ExitOutcome
+from gossamer.model.route import ProxyOutcome
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import UrlState
 from gossamer.project.alerts.readings import fault_of
 from gossamer.project.open import UnavailableRecords
 from gossamer.project.workers.workers import list_workers
 from gossamer.routing.contract import Bound
-from gossamer.routing.proxies.contract import ExitReport, RestTerms
+from gossamer.routing.proxies.contract import ProxyReport, RestTerms
 from gossamer.store.contract import SpoolNote
+from gossamer.store.outputs.book import OutputBook
+from tests.conformance.stores import book as book_record
 from tests.conformance.stores import result, tried
 from tests.server.receiver import Receiver
 from tests.server.receiver import receiver as receiver
@@ -128,9 +131,10 @@ async def test_stalled(bench: Watched):
     assert "No worker is alive" in fired.words
 
 
-@pytest.mark.parametrize("why", ["paused", "window", "resting"])
+@pytest.mark.parametrize("why", ["paused", "window", "resting", "put to rest"])
 async def test_a_job_that_must_wait_is_not_stalled(tmp_path: Path, why: str):
-    toml = '[domains."shop.example"]\nwindows = "00:00-00:01"\n' if why == "window" else ""
+    words = {"window": 'windows = "00:00-00:01"', "put to rest": "rest = true"}.get(why, "")
+    toml = f'[domains."shop.example"]\n{words}\n'
     async with watched(tmp_path, None, toml) as bench:
         job = await bench.job(5)
         if why == "paused":
@@ -175,7 +179,7 @@ class Traffic:
             await self._bench.pass_time(MINUTE)
 
 
-async def test_success_of_one_site_and_in_all(bench: Watched):
+async def test_success_of_one_site_is_not_told_of_all_sites_too(bench: Watched):
     shop, other = Traffic(bench), Traffic(bench, "other.example")
 
     async def both(minutes: int, failed: int) -> None:
@@ -186,16 +190,39 @@ async def test_success_of_one_site_and_in_all(bench: Watched):
     await both(10, 1)
     assert await bench.state("success", "shop.example") is AlertState.INACTIVE
     await both(25, 10)  # half of the shop, a quarter of all
-    for subject in ("shop.example", ""):
-        assert await bench.state("success", subject) is AlertState.FIRING
-    assert await bench.state("success", "other.example") is AlertState.INACTIVE
+    assert await bench.state("success", "shop.example") is AlertState.FIRING
+    for subject in ("", "other.example"):
+        assert await bench.state("success", subject) is AlertState.INACTIVE
     await both(30, 0)
-    for subject in ("shop.example", ""):
-        assert await bench.state("success", subject) is AlertState.RESOLVED
-    told = [(state, subject) for state, subjects in bench.told("success") for subject in subjects]
-    assert sorted(told) == sorted(
-        [("firing", "shop.example"), ("firing", ""), ("resolved", "shop.example"), ("resolved", "")]
-    )
+    assert bench.told("success") == [("firing", ["shop.example"]), ("resolved", ["shop.example"])]
+
+
+async def test_many_sites_that_fail_a_little_are_told_as_one(bench: Watched):
+    sites = [Traffic(bench, f"s{number}.example") for number in range(8)]
+    for _ in range(3):
+        for one in sites:
+            await one.minute(0)
+        await bench.pass_time(MINUTE)
+    await bench.pass_time(20 * MINUTE)
+    for _ in range(2):
+        for one in sites:
+            await one.minute(10)
+        await bench.pass_time(3 * MINUTE)
+    await bench.pass_time(6 * MINUTE)
+    assert bench.told("success") == [("firing", [""])]
+
+
+async def test_a_site_whose_job_has_ended_holds_until_it_is_good_again(bench: Watched):
+    shop = Traffic(bench)
+    await shop.minutes(12, 19)
+    await shop.minutes(1, 0)  # the last pages came
+    await bench.pass_time(3 * 60 * MINUTE)  # and there is nothing left to do
+    found = await bench.standing("success", "shop.example")
+    assert found is not None
+    assert found.state is AlertState.NO_DATA
+    assert bench.told("success") == [("firing", ["shop.example"])]
+    await shop.minutes(8, 1)  # a small run that goes well
+    assert await bench.state("success", "shop.example") is AlertState.RESOLVED
 
 
 async def test_errors_that_are_many_for_this_site(bench: Watched):
@@ -214,14 +241,72 @@ async def test_errors_that_are_many_for_this_site(bench: Watched):
     assert bench.told("errors") == [("firing", ["shop.example"]), ("resolved", ["shop.example"])]
 
 
-async def test_dead_letters(bench: Watched):
-    traffic = Traffic(bench)
-    await traffic.minutes(3, 10, "dead")
-    assert await bench.state("dead-letters") is AlertState.INACTIVE
-    await traffic.minutes(8, 10, "dead")
-    assert await bench.state("dead-letters") is AlertState.FIRING
-    await bench.pass_time(70 * MINUTE)
-    assert bench.told("dead-letters") == [("firing", [""]), ("resolved", [""])]
+async def bury(bench: Watched, job: str, count: int, reason: str = "http-503") -> None:
+    for lease in (await bench.project.state.frontier.lease(job, "w", count)).leases:
+        await bench.project.state.frontier.bury(lease, reason, f"{lease.task.url} answered 503")
+
+
+async def test_dead_letters_fire_hold_and_are_over_when_they_are_mended(bench: Watched):
+    job = await bench.job(300)
+    await bury(bench, job, 60)
+    await bench.turn(31)
+    assert await bench.state("dead-letters", "shop.example") is AlertState.INACTIVE
+    await bury(bench, job, 60)
+    await bench.turn(31)
+    found = await bench.standing("dead-letters", "shop.example")
+    assert found is not None
+    assert found.state is AlertState.FIRING
+    assert "120 of 120 dead letters say" in found.words
+    await bench.pass_time(3 * 60 * MINUTE)
+    assert await bench.state("dead-letters", "shop.example") is AlertState.NO_DATA  # they are old, and still there
+    await bench.project.state.queue.replay(DeadFilter(site="shop.example"))
+    await bench.pass_time(7 * MINUTE)
+    assert bench.told("dead-letters") == [("firing", ["shop.example"]), ("resolved", ["shop.example"])]
+
+
+async def test_pages_that_do_not_exist_are_no_flood(bench: Watched):
+    job = await bench.job(400)
+    await bury(bench, job, 300, "http-404")
+    await bench.pass_time(5 * MINUTE)
+    assert await bench.state("dead-letters", "shop.example") is AlertState.INACTIVE
+    await bury(bench, job, 50)
+    await bench.pass_time(5 * MINUTE)
+    assert await bench.state("dead-letters", "shop.example") is AlertState.INACTIVE
+
+
+async def test_alerts_about_one_site_are_one_incident(bench: Watched):
+    job = await bench.job(400)
+    await bury(bench, job, 150)
+    await Traffic(bench).minutes(12, 19)
+    found = {one.about: one for one in await bench.project.state.alerts.open_incidents()}
+    assert list(found) == [Subject(SubjectKind.WORKERS), Subject(SubjectKind.SITE, "shop.example")]  # and none works
+    alerts = found[Subject(SubjectKind.SITE, "shop.example")].alerts
+    assert sorted(one.alert for one in alerts) == ["dead-letters", "success"]
+
+
+async def test_pages_that_came_and_could_not_be_parsed_are_about_their_spider(bench: Watched):
+    job = await bench.job(400)
+    await bury(bench, job, 150, "parse")
+    await bench.turn(31)
+    (one,) = await bench.project.state.alerts.open_incidents()
+    assert one.about == Subject(SubjectKind.SPIDER, "books")
+    assert [alert.key for alert in one.alerts] == [("dead-letters", "shop.example")]
+
+
+async def test_a_person_closes_an_incident_and_the_leader_carries_it_out(bench: Watched):
+    job = await bench.job(200)
+    await bury(bench, job, 120)
+    await bench.turn(31)
+    (one,) = await bench.project.state.alerts.open_incidents()
+    assert one.about == Subject(SubjectKind.SITE, "shop.example")
+    closing = Closing(incident=one.id, by="ann", at=bench.clock.now(), reason="they moved")
+    await bench.project.state.alerts.close_incident(closing)
+    await bench.turn(61)
+    assert await bench.state("dead-letters", "shop.example") is AlertState.CLOSED
+    assert bench.told("dead-letters") == [("firing", ["shop.example"]), ("closed", ["shop.example"])]
+    assert await bench.project.state.alerts.closings() == []
+    (ended,) = await bench.project.state.alerts.ended_incidents(9)
+    assert (ended.id, ended.ended_by, ended.reason) == (one.id, "ann", "they moved")
 
 
 async def test_figures_that_do_not_come_though_work_is_done(bench: Watched):
@@ -328,15 +413,19 @@ async def test_too_few_workers(tmp_path: Path):
 
 async def test_proxies(bench: Watched):
     async def ban(bench: Watched) -> None:
-        reports = [ExitReport(exit=name, outcome=ExitOutcome.BANNED) for name in exits]
-        await bench.project.state.exits.report("homes", reports, RestTerms(cooldown=HOUR))
+        reports = [ProxyReport(proxy=name, outcome=ProxyOutcome.BANNED) for name in proxies]
+        await bench.project.state.proxies.report("homes", reports, RestTerms(cooldown=HOUR))
 
     async def reset(bench: Watched) -> None:
-        await bench.project.state.exits.reset("homes")
+        await bench.project.state.proxies.reset("homes")
+        await bench.pass_time(10 * MINUTE)
+        assert await bench.state("proxies", "homes") is AlertState.NO_DATA  # nothing has gone through them yet
+        reports = [ProxyReport(proxy=name, outcome=ProxyOutcome.OK) for name in proxies]
+        await bench.project.state.proxies.report("homes", reports, RestTerms(cooldown=HOUR))
 
     from gossamer.project.sites.proxies import proxy_pools
 
-    exits = [one.exit for one in (await proxy_pools(bench.project))[0].exits]
+    proxies = [one.proxy for one in (await proxy_pools(bench.project))[0].proxies]
     await fires_and_is_resolved(bench, "proxies", "homes", ban, reset)
 
 
@@ -351,10 +440,13 @@ async def test_quality(bench: Watched):
         await save(bench, bench.clock.now() - DAY, 2)
         await save(bench, bench.clock.now(), 40)
 
-    async def another_day(bench: Watched) -> None:
+    async def a_good_day(bench: Watched) -> None:
         bench.clock.advance(DAY)
+        await bench.pass_time(10 * MINUTE)
+        assert await bench.state("quality", "books") is AlertState.NO_DATA
+        await save(bench, bench.clock.now(), 3)
 
-    await fires_and_is_resolved(bench, "quality", "books", drop, another_day)
+    await fires_and_is_resolved(bench, "quality", "books", drop, a_good_day)
 
 
 async def test_budget(bench: Watched):
@@ -380,8 +472,7 @@ async def test_a_schedule_that_is_late(bench: Watched):
     await fires_and_is_resolved(bench, "schedules", "nightly", forget_it, pause)
 
 
-@pytest.mark.parametrize("how", ["empty", "trouble"])
-async def test_a_schedule_that_gives_nothing(bench: Watched, how: str):
+async def test_a_schedule_that_cannot_begin(bench: Watched):
     state = bench.project.state
 
     async def settle(bench: Watched, outcome: JobOutcome | None, trouble: str = "") -> None:
@@ -395,15 +486,58 @@ async def test_a_schedule_that_gives_nothing(bench: Watched, how: str):
 
     async def fail(bench: Watched) -> None:
         await state.schedules.put(Schedule(name="daily", spider="books", trigger="every 30d"), origin="added")
-        nothing_came = JobOutcome(Outcome.EMPTY, (Reason("empty", "no record came from 12 pages"),))
-        await settle(bench, None if how == "trouble" else nothing_came, "no such spider" if how == "trouble" else "")
+        await settle(bench, None, "no such spider")
 
     async def go_well(bench: Watched) -> None:
         await settle(bench, JobOutcome(Outcome.DONE))
 
     await fires_and_is_resolved(bench, "schedules", "daily", fail, go_well)
     (fired,) = [one for one in await state.alerts.history(9, "schedules") if one.state == "firing"]
-    assert ("no such spider" if how == "trouble" else "no record came from 12 pages") in fired.words
+    assert "no such spider" in fired.words
+
+
+EMPTY = JobOutcome(Outcome.EMPTY, (Reason("empty", "no record came from 12 pages"),))
+
+
+async def run_of(bench: Watched, outcome: JobOutcome, **terms: object) -> str:
+    """A run that has ended with that outcome."""
+    job, _ = await bench.project.state.jobs.open_job("daily", JobTerms(**terms), fresh=False)
+    await bench.project.state.jobs.seal_seeds(job.id)
+    assert await bench.project.state.jobs.close_job(job.id, "done", outcome)
+    return job.id
+
+
+@pytest.mark.parametrize("terms", [{}, {"schedule": "daily"}, {"owner": "k1"}], ids=["command", "schedule", "key"])
+async def test_a_job_that_fails_however_it_was_begun(bench: Watched, terms: dict[str, str]):
+    async def fail(bench: Watched) -> None:
+        await run_of(bench, EMPTY, **terms)
+
+    async def go_well(bench: Watched) -> None:
+        await run_of(bench, JobOutcome(Outcome.WARNINGS), **terms)
+
+    await fires_and_is_resolved(bench, "jobs", "daily", fail, go_well)
+    (fired,) = [one for one in await bench.project.state.alerts.history(9, "jobs") if one.state == "firing"]
+    assert fired.words == "daily-1 empty: no record came from 12 pages"
+
+
+async def test_a_job_that_failed_holds_through_the_next_run_and_for_days_until_a_replay_mends_it(bench: Watched):
+    state = bench.project.state
+    job = await run_of(bench, EMPTY)
+    await bench.turn(31)
+    assert await bench.state("jobs", "daily") is AlertState.FIRING
+    bench.clock.advance(3 * DAY)
+    await bench.turn(31)
+    assert await bench.state("jobs", "daily") is AlertState.NO_DATA
+    later, _ = await state.jobs.open_job("daily", JobTerms(), fresh=False)
+    await bench.turn(31)
+    assert await bench.state("jobs", "daily") is AlertState.NO_DATA  # a run under way says nothing yet
+    await state.control.cancel_job(later.id)
+    job = await run_of(bench, EMPTY)
+    await bench.turn(31)
+    assert await bench.state("jobs", "daily") is AlertState.FIRING
+    await state.jobs.settle_again(job, JobOutcome(Outcome.DONE))
+    await bench.pass_time(7 * MINUTE)
+    assert await bench.state("jobs", "daily") is AlertState.RESOLVED
 
 
 async def test_callbacks(bench: Watched):
@@ -414,7 +548,23 @@ async def test_callbacks(bench: Watched):
         )  # fmt: skip
         await bench.project.state.callbacks.keep(failed)
 
-    await fires_and_is_resolved(bench, "callbacks", "", give_up, nothing)
+    async def one_arrives(bench: Watched) -> None:
+        await bench.pass_time(2 * 60 * MINUTE)
+        assert await bench.state("callbacks", "there.test") is AlertState.NO_DATA
+        await bench.project.state.callbacks.keep(
+            Callback(
+                id="msg_2",
+                owner="k",
+                url="https://there.test/",
+                job="books-2",
+                made_at=bench.clock.now(),
+                body="{}",
+                state=CallbackState.DELIVERED,
+                ended_at=bench.clock.now(),
+            )
+        )
+
+    await fires_and_is_resolved(bench, "callbacks", "there.test", give_up, one_arrives)
 
 
 async def test_logins(bench: Watched):
@@ -430,6 +580,33 @@ async def test_logins(bench: Watched):
         await sessions.change("books/member", let_in(1, "aa"))  # a page was let in
 
     await fires_and_is_resolved(bench, "logins", "books/member", fail, log_in)
+
+
+async def test_outputs(bench: Watched):
+    book = OutputBook(bench.project.state.shelf)
+    await book.order("shop", lambda one: one)
+
+    async def stop(bench: Watched) -> None:
+        await book.order("shop", lambda one: msgspec.structs.replace(one, misconfigured=True, error="No such column."))
+
+    async def resume(bench: Watched) -> None:
+        await book.order("shop", lambda one: msgspec.structs.replace(one, misconfigured=False, error=""))
+
+    await fires_and_is_resolved(bench, "outputs", "shop", stop, resume)
+
+
+async def test_an_output_that_writes_nothing_fires_and_a_paused_one_does_not(bench: Watched):
+    book, now = OutputBook(bench.project.state.shelf), bench.clock.now()
+    await book.order("shop", lambda one: msgspec.structs.replace(one, written_at=now))
+    await book.order("rests", lambda one: msgspec.structs.replace(one, written_at=now, paused=True))
+    await bench.project.records.save([result(book_record("b1"))])
+    await bench.pass_time(10 * MINUTE)
+    assert await bench.state("outputs", "shop") is AlertState.INACTIVE
+
+    await bench.pass_time(10 * MINUTE)
+
+    assert await bench.state("outputs", "shop") is AlertState.FIRING
+    assert await bench.state("outputs", "rests") is not AlertState.FIRING
 
 
 async def test_records_that_are_away(bench: Watched):
@@ -452,6 +629,9 @@ async def test_an_archive_without_room(bench: Watched):
 
     async def make_room(bench: Watched) -> None:
         await bench.project.state.workers.sign_off("far/1/x")
+        await bench.pass_time(10 * MINUTE)
+        assert await bench.state("stores", "archive") is AlertState.NO_DATA  # nobody is there who could tell
+        await bench.project.state.workers.beat(card(bench, seen_at=bench.clock.now() + HOUR))
 
     await fires_and_is_resolved(bench, "stores", "archive", fill, make_room)
 

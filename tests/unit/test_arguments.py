@@ -9,12 +9,13 @@ import pytest
 
 from gossamer import Page, Results, Spider
 from gossamer.errors import Misconfigured
-from gossamer.model.job import JobState, JobTerms
-from gossamer.parse.arguments import checked_arguments, declared_arguments, job_name, read_arguments, written_arguments
+from gossamer.model.job import RAW_PAGES, JobState, JobTerms, read_arguments
+from gossamer.parse.arguments import checked_arguments, declared_arguments, job_name, written_arguments
 from gossamer.project.open import open_project
 from gossamer.project.spiders.spiders import spider_of_job
 from gossamer.schedule.authority import demand_own_job, sealed_terms
 from gossamer.settings import load
+from gossamer.terms import routing_of
 from tests.journey.crawling import crawled, settings_for
 from tests.sites.hostile import hostile_site
 
@@ -129,6 +130,18 @@ async def test_a_worker_runs_the_job_with_its_arguments(tmp_path: Path) -> None:
         spider, _ = spider_of_job(settings, job)
     assert spider.category == "lamps"  # type: ignore[attr-defined]
     assert read_arguments(job.arguments) == {"category": "lamps"}
+
+
+async def test_the_jobs_of_keys_share_the_settings_and_what_is_derived_from_them(tmp_path: Path) -> None:
+    settings = load(start=tmp_path, environ={})
+    private = load(start=tmp_path, environ={}, flags={"fetch.allow_private": True})
+    async with open_project(settings) as project:
+        job, _ = await project.state.jobs.open_job("scrape-1", JobTerms(spider=RAW_PAGES, owner="k"), fresh=False)
+
+    assert spider_of_job(settings, job)[1] is settings
+    assert not spider_of_job(private, job)[1].fetch.allow_private
+    assert routing_of(settings) is routing_of(settings)
+    assert routing_of(settings) is not routing_of(private)
 
 
 def test_the_seal_of_a_job_covers_its_arguments(tmp_path: Path) -> None:

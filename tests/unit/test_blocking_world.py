@@ -79,8 +79,8 @@ async def test_each_kind_serves_its_own_visitors_and_shows_a_wall_to_the_rest(
                     assert got is None or truth[got]["url"] == world.url(domain, 1)
         hits = world.hits()
 
-    assert [hit.exit for hit in hits] == [a for a in (DIRECT, DATACENTER, RESIDENTIAL, MANAGED) for _ in domains]
-    assert {hit.verdict == "page" for hit in hits if hit.exit in welcome} <= {True}
+    assert [hit.proxy for hit in hits] == [a for a in (DIRECT, DATACENTER, RESIDENTIAL, MANAGED) for _ in domains]
+    assert {hit.verdict == "page" for hit in hits if hit.proxy in welcome} <= {True}
     assert len(truth) == (0 if kind == "login" else 18)
 
 
@@ -96,7 +96,7 @@ async def test_a_proxy_is_known_by_the_address_that_it_dials_from() -> None:
             await visitor.get("shy.localhost", proxy=rack.url)
             through_home = await visitor.get("shy.localhost", proxy=home.url)
 
-        assert [(hit.exit, hit.through, hit.verdict == "page") for hit in world.hits()] == [
+        assert [(hit.proxy, hit.through, hit.verdict == "page") for hit in world.hits()] == [
             (DIRECT, "direct", False),
             (DATACENTER, "datacenter", False),
             (RESIDENTIAL, "residential", True),
@@ -104,7 +104,7 @@ async def test_a_proxy_is_known_by_the_address_that_it_dials_from() -> None:
         assert b"shy-page-0000001" in through_home.body
 
 
-async def test_a_counting_site_shuts_one_exit_out_for_a_while_and_no_other() -> None:
+async def test_a_counting_site_shuts_one_proxy_out_for_a_while_and_no_other() -> None:
     with blocking_world({"count.localhost": "counting:2:600"}) as world:
         async with coming_from(DATACENTER, world) as one, coming_from(RESIDENTIAL, world) as other:
             statuses = [(await one.get("count.localhost")).status for _ in range(5)]

@@ -92,12 +92,12 @@ def test_the_case_of_a_header_does_not_matter(name: str) -> None:
     ("status", "kind", "cure"),
     [
         (401, "login", "identity"),
-        (403, "forbidden", "exit"),
+        (403, "forbidden", "proxy"),
         (429, "rate", "slow"),
         (430, "rate", "slow"),
-        (451, "forbidden", "exit"),
+        (451, "forbidden", "proxy"),
         (503, "rate", "slow"),
-        (999, "forbidden", "exit"),
+        (999, "forbidden", "proxy"),
     ],
 )
 @pytest.mark.parametrize("kind_of_body", ["application/json", "text/html", "image/png", ""])
@@ -203,7 +203,7 @@ def test_a_challenge_stays_one_after_rendering() -> None:
 def test_a_page_that_lost_most_of_its_size_is_suspicious() -> None:
     small = answer(page("<p>We are sorry.</p>", "Kettle"))
     block = judge(small, usual_size=45_000)
-    assert block == Block("shrunk", f"{len(small.body)} bytes instead of the usual 45,000", "exit")
+    assert block == Block("shrunk", f"{len(small.body)} bytes instead of the usual 45,000", "proxy")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_plain_refusal_leaves_the_word_to_the_status() -> None:
 
 def test_the_words_of_a_long_refusal_are_not_taken_for_signs() -> None:
     block = judge(answer(page(WORDS * 20 + "<p>Are you a robot?</p>", "Captcha"), 403))
-    assert block == Block("forbidden", "status 403: the server refuses this visitor", "exit")
+    assert block == Block("forbidden", "status 403: the server refuses this visitor", "proxy")
 
 
 _pieces = st.sampled_from(

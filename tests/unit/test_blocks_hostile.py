@@ -65,7 +65,7 @@ def test_a_letter_behind_a_thousand_zeros_is_still_a_letter() -> None:
 
     block = judge(answer(html))
 
-    assert block == Block("captcha", "a check for humans, told by its title (status 200)", "exit")
+    assert block == Block("captcha", "a check for humans, told by its title (status 200)", "proxy")
 
 
 # -- patterns that would walk the same way again ----------------------------------------------------------------

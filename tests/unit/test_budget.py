@@ -1,4 +1,4 @@
-"""Tokens: taken before a request leaves, given back when it cost less, and never more than the bounds allow."""
+"""Credits: taken before a request leaves, given back when it cost less, and never more than the bounds allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens as whole numbers: what is written is what is counted, and rounding never passes a bound."""
+"""Credits as whole numbers: what is written is what is counted, and rounding never passes a bound."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.backends.budget_units import MOST, days_before, tokens_in, units_allowed, units_to_give, units_to_take
+from gossamer.backends.budget_units import MOST, credits_in, days_before, units_allowed, units_to_give, units_to_take
 
 AMOUNTS = st.floats(min_value=0, max_value=1e9, allow_nan=False)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "units"),
+    ("credits", "units"),
     [(0, 0), (1, 10**9), (0.1, 10**8), (0.0003, 300_000), (1e-9, 1), (12.5003, 12_500_300_000), (1e9, 10**18)],
 )
-def test_an_amount_of_up_to_nine_digits_after_the_point_is_what_was_written(tokens, units):
-    assert units_to_take(tokens) == units_to_give(tokens) == units_allowed(tokens) == units
-    assert tokens_in(units) == tokens
+def test_an_amount_of_up_to_nine_digits_after_the_point_is_what_was_written(credits, units):
+    assert units_to_take(credits) == units_to_give(credits) == units_allowed(credits) == units
+    assert credits_in(units) == credits
 
 
 def test_what_is_finer_is_taken_up_and_given_back_down():
@@ -28,25 +28,25 @@ def test_what_is_finer_is_taken_up_and_given_back_down():
 
 
 @given(AMOUNTS, AMOUNTS)
-def test_what_is_taken_within_a_bound_is_within_it_exactly(tokens, limit):
-    if units_to_take(tokens) <= units_allowed(limit):
+def test_what_is_taken_within_a_bound_is_within_it_exactly(credits, limit):
+    if units_to_take(credits) <= units_allowed(limit):
         # Compared as the decimals that people read, not as the floats behind them.
-        assert Fraction(repr(tokens)) <= Fraction(repr(limit))
-    assert units_to_give(tokens) <= units_to_take(tokens) <= units_to_give(tokens) + 1
+        assert Fraction(repr(credits)) <= Fraction(repr(limit))
+    assert units_to_give(credits) <= units_to_take(credits) <= units_to_give(credits) + 1
 
 
-@pytest.mark.parametrize("tokens", [float("inf"), 1e300, 1e10])
-def test_amounts_beyond_counting_are_bounds_that_nothing_as_big_fits_into(tokens):
-    assert units_allowed(tokens) == MOST
-    assert units_to_take(tokens) == MOST + 1
-    assert units_allowed(tokens) + units_to_take(tokens) < 2**63
+@pytest.mark.parametrize("credits", [float("inf"), 1e300, 1e10])
+def test_amounts_beyond_counting_are_bounds_that_nothing_as_big_fits_into(credits):
+    assert units_allowed(credits) == MOST
+    assert units_to_take(credits) == MOST + 1
+    assert units_allowed(credits) + units_to_take(credits) < 2**63
 
 
-@pytest.mark.parametrize("tokens", [-1e-9, -1, float("-inf"), float("nan")])
-def test_what_is_no_amount_is_refused(tokens):
+@pytest.mark.parametrize("credits", [-1e-9, -1, float("-inf"), float("nan")])
+def test_what_is_no_amount_is_refused(credits):
     for read in (units_to_take, units_to_give, units_allowed):
-        with pytest.raises(ValueError, match="not an amount of tokens"):
-            read(tokens)
+        with pytest.raises(ValueError, match="not an amount of credits"):
+            read(credits)
 
 
 def test_days_are_read_from_the_names_of_budgets():

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from celery import Celery, chain
 
-from gossamer.celery import attach
+from gossamer.compat.celery import attach
+from gossamer.compat.celery.attach import project_app
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.job import JobTerms
 from gossamer.project.access.callbacks import list_callbacks
@@ -86,7 +87,7 @@ def test_a_slice_refuses_to_share_its_process(tmp_path):
 
 def test_doctor_warns_of_a_visibility_timeout_below_two_slices(tmp_path, monkeypatch):
     (tmp_path / "doctors_tasks.py").write_text(
-        "from celery import Celery\nfrom gossamer.celery import attach\n"
+        "from celery import Celery\nfrom gossamer.compat.celery import attach\n"
         "app = Celery('shop', broker='redis://127.0.0.1:1/0', set_as_current=False)\n"
         "app.conf.broker_transport_options = {'visibility_timeout': 90}\n"
         "attach(app, seconds=60)\n"
@@ -164,3 +165,22 @@ async def test_a_request_that_is_delivered_twice_begins_one_job(tmp_path):
     with pytest.raises(BadRequest, match="limit"):
         request_of({"url": "https://shop.example/", "limit": "many"}, CrawlRequest)
     assert Path(tmp_path / "gossamer-data").exists()
+
+
+def test_the_ready_made_app_has_the_queues_of_all_lanes_and_says_what_it_lacks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
+    (tmp_path / "gossamer.toml").write_text("[celery]\nslices = { http = 2, browser = 1 }\n")
+    with pytest.raises(Misconfigured, match=r"Set celery\.broker in gossamer\.toml, or CELERY_BROKER_URL"):
+        project_app()
+    monkeypatch.setenv("CELERY_BROKER_URL", "memory://")
+
+    app = project_app()
+
+    assert {queue.name for queue in app.conf.task_queues} == {
+        "celery", "gossamer", "gossamer.http", "gossamer.browser",
+    }  # fmt: skip
+    entries = [entry for entry in app.conf.beat_schedule.values() if entry["task"] == "gossamer.work"]
+    assert len(entries) == 3
+    # So many slices at once that a process of four is free for ticks, where one slice is named.
+    assert {entry["kwargs"]["seconds"] / entry["schedule"] for entry in entries} == {3.0}

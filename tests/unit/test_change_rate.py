@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.schedule.change_rate import FASTEST, SLOWEST, USUAL, Prior, Rhythm, Sums, prior_of, rate, seen, sums_of
+from gossamer.project.dead_letters.story_text import change_words
+from gossamer.schedule.change_rate import (
+    FASTEST,
+    SLOWEST,
+    USUAL,
+    ChangeSums,
+    Prior,
+    Rhythm,
+    prior_of,
+    rate,
+    seen,
+    sums_of,
+)
 
 DAY = 86_400.0
 USUALLY = Prior(1 / (10 * DAY))
@@ -152,8 +164,8 @@ def test_a_page_that_cries_wolf_is_not_believed_until_it_was_right_as_often():
 
 
 def test_with_no_pages_a_page_does_what_is_usual_anywhere():
-    assert prior_of(Sums()).middle == pytest.approx(USUAL)
-    assert rate(None, prior_of(Sums())) == pytest.approx(USUAL)
+    assert prior_of(ChangeSums()).middle == pytest.approx(USUAL)
+    assert rate(None, prior_of(ChangeSums())) == pytest.approx(USUAL)
 
 
 def test_a_new_page_starts_in_the_middle_of_its_schedule():
@@ -172,3 +184,9 @@ def test_sums_of_parts_are_the_sums_of_the_whole():
     parts, whole = sums_of(rates[:10]) + sums_of(rates[10:]), sums_of(rates)
     assert parts.pages == whole.pages == 39
     assert prior_of(parts).middle == pytest.approx(prior_of(whole).middle)
+
+
+def test_a_rhythm_is_claimed_only_after_several_changes():
+    assert change_words(history()) == "fetched once by a schedule: how often it changes is not known yet"
+    assert change_words(history(False, True)) == "2 checks, 1 change: too few changes to say how often"
+    assert change_words(history(True, True, True)).startswith("about every ")

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from gossamer.backends.sqlite.record_stream import SqliteRecordStream
+from gossamer.backends.sqlite.records import SqliteRecordStream
 from gossamer.backends.sqlite.state_stream import SqliteStateStream
 from gossamer.backends.worker_names import worker_name
 from gossamer.errors import BackendUnavailable, Misconfigured
@@ -47,7 +47,7 @@ async def crawl_a_little(system: Project) -> None:
     jobs, frontier = system.state.jobs, system.state.frontier
     job, _ = await jobs.open_job("books", JobTerms(), fresh=False)
     await frontier.add(job.id, [candidate(f"https://shop.example/{n}") for n in range(6)])
-    done, later, dead, _in_hand = (await frontier.lease(job.id, DEAD_WORKER, 4)).leases
+    done, later, dead, _in_progress = (await frontier.lease(job.id, DEAD_WORKER, 4)).leases
     url = done.task.url
     emma = Snapshot(url=url, requested_url=url, status=200, headers=Headers(), body=b"<h1>Emma", fetched_at=NOW)
     (reference,) = await system.archive.put([emma])
@@ -130,7 +130,7 @@ def test_every_row_of_a_store_has_a_place_in_a_backup() -> None:
     assert {*backup_file._ROWS["records"].values()} == {*get_args(RecordRow)}
 
 
-def test_an_order_for_a_site_is_in_the_backup(project: ProjectFolder) -> None:
+def test_what_was_set_by_hand_is_in_the_backup(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
     project.run("site", "slow", "shop.example", "6/m")
     assert project.run("backup", "all.backup").code == 0
@@ -138,7 +138,7 @@ def test_an_order_for_a_site_is_in_the_backup(project: ProjectFolder) -> None:
 
     assert project.run("restore", "all.backup").code == 0
 
-    assert "a request every 10 s, by order" in project.run("site", "show", "shop.example").out
+    assert "domains.shop.example.rate: 6/m" in project.run("site", "show", "shop.example").out
 
 
 def test_a_backup_is_for_its_owner_alone_and_leaves_no_other_file(project: ProjectFolder) -> None:
@@ -284,7 +284,7 @@ def test_rows_are_spread_over_frames_and_a_row_that_none_can_hold_is_refused(mon
     monkeypatch.setattr(backup_file, "FULL_FRAME", 100)
     rows = [DumpedSpending(name=f"day/{n}", spent=n) for n in range(20)]
     with BytesIO() as file:
-        BackupWriter(file).frame("purse", rows)
+        BackupWriter(file).frame("spending", rows)
         content, place, found = file.getvalue(), len(MAGIC), []
         while place < len(content):
             size = int.from_bytes(content[place : place + 4], "big")
@@ -293,8 +293,8 @@ def test_rows_are_spread_over_frames_and_a_row_that_none_can_hold_is_refused(mon
     assert len(found) > 4
     assert [row for batch in found for row in batch] == rows
     monkeypatch.setattr(backup_file, "MAX_FRAME", 100)
-    with pytest.raises(Misconfigured, match="A purse of the project has"):
-        BackupWriter(BytesIO()).frame("purse", [DumpedSpending(name="x" * 200, spent=1)])
+    with pytest.raises(Misconfigured, match="A spending of the project has"):
+        BackupWriter(BytesIO()).frame("spending", [DumpedSpending(name="x" * 200, spent=1)])
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from gossamer.frontier.contract import WorkerCard
+from gossamer.store.contract import Retirement
 from tests.unit.commandline import on_a_terminal
 from tests.unit.commandline import project as project
 from tests.unit.crawled import BODY, SHOP, crawl_half
@@ -16,7 +20,7 @@ def crawled(project):
 
 
 def dead_urls(project) -> list[str]:
-    return sorted(letter["url"] for letter in project.run("dead", "list", "--json").json["letters"])
+    return sorted(letter["url"] for letter in project.run("dead", "list", "--json").json["dead_letters"])
 
 
 def test_list_shows_each_letter_and_the_totals(crawled):
@@ -43,7 +47,7 @@ def test_list_shows_each_letter_and_the_totals(crawled):
 def test_list_is_narrowed_by_reason_domain_and_job(crawled, words, found):
     listed = crawled.run("dead", "list", *words, "--json").json
 
-    assert sorted(letter["url"].removeprefix(f"{SHOP}/") for letter in listed["letters"]) == found
+    assert sorted(letter["url"].removeprefix(f"{SHOP}/") for letter in listed["dead_letters"]) == found
     assert listed["total"] == len(found)
 
 
@@ -62,7 +66,7 @@ def test_where_nothing_was_crawled_there_are_no_dead_letters(project):
 
 
 def test_show_by_url_and_by_id_tells_the_same(crawled):
-    number = crawled.run("dead", "list", "--reason", "parse", "--json").json["letters"][0]["id"]
+    number = crawled.run("dead", "list", "--reason", "parse", "--json").json["dead_letters"][0]["id"]
 
     by_url, by_id = crawled.run("dead", "show", f"{SHOP}/broken#x"), crawled.run("dead", "show", str(number))
 
@@ -107,6 +111,18 @@ def test_what_is_no_dead_letter_gets_one_line(crawled, target, answer):
     assert said.err.count("\n") == 1
 
 
+def test_why_says_that_a_record_of_the_page_is_gone(crawled):
+    async def retire(project):
+        now = project.clock.now()
+        wanted = Retirement(job="books-2", spider="books", at=now, records=[("Book", "shop.example", "1")])
+        assert await project.records.retire(wanted) == 1
+
+    assert "by books-2" not in crawled.run("why", f"{SHOP}/done").out
+    crawled.fill(retire)
+    row = next(line for line in crawled.run("why", f"{SHOP}/done").lines if line.startswith("  Book"))
+    assert row.endswith(", by books-2")
+
+
 def test_replay_puts_the_letters_back_and_says_how_to_go_on(crawled):
     said = crawled.run("dead", "replay", "--reason", "http")
 
@@ -117,8 +133,21 @@ def test_replay_puts_the_letters_back_and_says_how_to_go_on(crawled):
     assert crawled.run("why", f"{SHOP}/gone", "--json").json["jobs"][0]["state"] == "queued"
 
 
+def test_replay_asks_for_no_command_where_workers_are(crawled):
+    async def work(project):
+        now = project.clock.now()
+        card = WorkerCard(name=f"host/{os.getpid()}/1", host="host", pid=1, version="1", started_at=now, seen_at=now)
+        await project.state.workers.beat(card)
+
+    crawled.fill(work)
+    said = crawled.run("dead", "replay", "--reason", "http")
+
+    assert "books-1 runs again. Workers pick it up." in said.out.replace("\n", " ")
+    assert "gossamer crawl" not in said.out
+
+
 def test_replay_of_one_letter_by_id_leaves_the_others(crawled):
-    number = crawled.run("dead", "list", "--reason", "parse", "--json").json["letters"][0]["id"]
+    number = crawled.run("dead", "list", "--reason", "parse", "--json").json["dead_letters"][0]["id"]
 
     assert "no spider 'books' is here" in crawled.run("dead", "replay", str(number)).err
     crawled.run("dead", "replay", str(number), "--fetch")
@@ -158,7 +187,7 @@ def test_a_choice_that_matches_nothing_is_an_error(crawled, verb):
 def test_purge_forgets_for_good_and_why_remembers_that(crawled):
     said = crawled.run("dead", "purge", "--reason", "parse")
 
-    assert (said.code, said.out) == (0, "1 dead letter forgotten.\n")
+    assert (said.code, said.out) == (0, "1 dead letter purged.\n")
     assert dead_urls(crawled) == [f"{SHOP}/gone"]
     assert "dropped: purged: parse" in crawled.run("why", f"{SHOP}/broken").out
     assert crawled.run("status", "--json").json[0]["adds_up"] is True
@@ -169,5 +198,5 @@ def test_at_a_terminal_purge_asks_first(crawled):
 
     assert "Nothing was changed" in on_a_terminal(crawled.folder, *words, columns=80, typed="n\n", code=1)
     assert len(dead_urls(crawled)) == 2
-    assert "2 dead letters forgotten" in on_a_terminal(crawled.folder, *words, columns=80, typed="y\n")
+    assert "2 dead letters purged" in on_a_terminal(crawled.folder, *words, columns=80, typed="y\n")
     assert dead_urls(crawled) == []

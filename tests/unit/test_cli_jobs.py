@@ -43,8 +43,9 @@ def test_jobs_are_listed_with_their_counts_newest_first(crawled):
 
     assert head.split() == [
         "JOB", "SCHEDULE", "STATE", "STARTED", "TOOK", "TOTAL", "DONE", "UNCHANGED", "DEAD", "DROPPED", "OPEN", "RATE",
+        "RECORDS",
     ]  # fmt: skip
-    assert newest.split()[:3] == ["books-2", "prices", "unserved"]
+    assert newest.split()[:4] == ["books-2", "prices", "no", "worker"]
     assert oldest.split()[:3] == ["books-1", "-", "incomplete"]
     # What was open when it was replaced is dropped, and all of it adds up.
     assert oldest.split()[5:11] == ["16", "4", "1", "2", "9", "0"]
@@ -170,7 +171,7 @@ def test_a_job_waits_while_the_windows_of_all_its_sites_are_closed(project):
     assert the_job(project)["opens"].endswith("T00:00:00.000Z")
     # but not when one of them may be visited
     project.write("gossamer.toml", closed + '[domains."b.example"]\nrate = "1/s"\n')
-    assert (the_job(project)["standing"], the_job(project)["opens"]) == ("unserved", None)
+    assert (the_job(project)["phase"], the_job(project)["opens"]) == ("no worker", None)
 
 
 def test_a_job_waits_while_the_window_of_the_site_of_its_source_is_closed(project):

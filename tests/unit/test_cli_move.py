@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from gossamer.backends.folder.archive import FolderArchive
-from gossamer.backends.sqlite.record_stream import SqliteRecordStream
+from gossamer.backends.sqlite.records import SqliteRecordStream
 from gossamer.backends.sqlite.state_stream import SqliteStateStream
 from gossamer.backends.worker_names import worker_name
 from gossamer.cli.move import shown, with_keys
@@ -96,6 +96,8 @@ def test_write_changes_the_addresses_and_keeps_all_else(project: ProjectFolder) 
     said = project.run("move", *THERE, "--project", "books", "--write")
 
     assert said.code == 0, said.err
+    assert "What is at gossamer-data/state.db and gossamer-data/records.db was not changed" in said.out
+    assert "Not moved, and still in use: gossamer-data/archive." in said.out
     assert (project.folder / "gossamer.toml.bak").read_text() == text
     written = (project.folder / "gossamer.toml").read_text()
     assert tomllib.loads(written) == {
@@ -109,11 +111,12 @@ def test_write_changes_the_addresses_and_keeps_all_else(project: ProjectFolder) 
     ("words", "expected"),
     [
         ((), "Name the targets"),
+        (("--to-records", "cG9zdGdyZXM6c2VjcmV0"), "records is not an address. Write"),
         (("--to-state", "mysql://host/x"), "state = 'mysql://host/x' is not an address that a backend supports"),
         (("--to-records", "redis://host/0"), "records = 'redis://host/0' is not an address that a backend supports"),
         (("--to-state", "sqlite:///gossamer-data/state.db"), "already. Name another address"),
         (("--to-state", "redis://:hunter2@127.0.0.1:1/0", "--project", "x"), "cannot be reached"),
-        (("--to-state", "redis://127.0.0.1:1/0"), "Give this one a name"),
+        (("--to-state", "redis://127.0.0.1:1/0"), "or --project books of `gossamer move`"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(project: ProjectFolder, words: tuple[str, ...], expected: str) -> None:
@@ -175,6 +178,8 @@ def test_a_target_that_holds_a_project_is_left_alone(project: ProjectFolder) -> 
 
     assert said.code == 1
     assert "There is a project at " in said.err
+    assert "already (jobs: 1). Nothing was changed." in said.err
+    assert "`gossamer move --project NAME`" in said.err
     assert "Nothing was changed" in said.err
 
 

@@ -1,4 +1,4 @@
-"""`gossamer proxies`, as a user sees it: how exits fare, whether they work, and the end of their rests."""
+"""`gossamer proxies`, as a user sees it: how proxies fare, whether they work, and the end of their rests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from gossamer.model.route import ExitOutcome
-from gossamer.routing.proxies.contract import ExitReport, RestTerms
+from gossamer.model.route import ProxyOutcome
+from gossamer.routing.proxies.contract import ProxyReport, RestTerms
 from tests.services.proxies import http_proxy, socks_proxy
 from tests.sites.running import park
 from tests.unit.commandline import ProjectFolder
@@ -29,19 +29,19 @@ username = "{{user}}-{{session}}"
 
 
 def used(project: ProjectFolder) -> None:
-    """Exit a was banned a moment ago, b works, c was never used; the gateway fails."""
+    """Proxy a was banned a moment ago, b works, c was never used; the gateway fails."""
 
     async def use(system):
-        ok, banned, failed = ExitOutcome.OK, ExitOutcome.BANNED, ExitOutcome.FAILED
+        ok, banned, failed = ProxyOutcome.OK, ProxyOutcome.BANNED, ProxyOutcome.FAILED
         reports = [
-            ExitReport(exit="http://a.example:80", outcome=ok, times=3, seconds=0.2, bytes=3000, tokens=1.5),
-            ExitReport(exit="http://a.example:80", outcome=banned, words="403, a challenge"),
-            ExitReport(exit="http://b.example:80", outcome=ok, times=4, seconds=0.4, bytes=4000, tokens=2.0),
-            ExitReport(exit="http://old.example:80", outcome=ok),
+            ProxyReport(proxy="http://a.example:80", outcome=ok, times=3, seconds=0.2, bytes=3000, credits=1.5),
+            ProxyReport(proxy="http://a.example:80", outcome=banned, words="403, a challenge"),
+            ProxyReport(proxy="http://b.example:80", outcome=ok, times=4, seconds=0.4, bytes=4000, credits=2.0),
+            ProxyReport(proxy="http://old.example:80", outcome=ok),
         ]
-        await system.state.exits.report("fast", reports, RestTerms(cooldown=3600))
-        failing = [ExitReport(exit="http://gate.example:8000", outcome=failed, times=9, words="hung up")]
-        await system.state.exits.report("home", failing, RestTerms(patience=20, bans_rest=False))
+        await system.state.proxies.report("fast", reports, RestTerms(cooldown=3600))
+        failing = [ProxyReport(proxy="http://gate.example:8000", outcome=failed, times=9, words="hung up")]
+        await system.state.proxies.report("home", failing, RestTerms(patience=20, bans_rest=False))
 
     project.fill(use)
 
@@ -55,21 +55,21 @@ def test_without_pools_one_is_told_how_to_begin_and_no_files_are_made(project):
     assert not (project.folder / "gossamer-data").exists()
 
 
-def test_exits_that_were_never_used_are_shown_as_new_and_no_files_are_made(project):
+def test_proxies_that_were_never_used_are_shown_as_new_and_no_files_are_made(project):
     project.write("gossamer.toml", TOML)
 
     fast, home = project.run("proxies", "--json").json
 
-    assert [(one["exit"], one["state"], one["tries"]) for one in fast["exits"]] == [
+    assert [(one["proxy"], one["state"], one["tries"]) for one in fast["proxies"]] == [
         ("http://a.example:80", "new", 0),
         ("http://b.example:80", "new", 0),
         ("socks5://c.example:1080", "new", 0),
     ]
-    assert [one["exit"] for one in home["exits"]] == ["http://gate.example:8000"]
+    assert [one["proxy"] for one in home["proxies"]] == ["http://gate.example:8000"]
     assert not (project.folder / "gossamer-data").exists()
 
 
-def test_every_exit_is_shown_with_its_state_and_figures_and_without_secrets(project):
+def test_every_proxy_is_shown_with_its_state_and_figures_and_without_secrets(project):
     project.write("gossamer.toml", TOML)
     used(project)
 
@@ -88,7 +88,23 @@ def test_every_exit_is_shown_with_its_state_and_figures_and_without_secrets(proj
     assert lines["http://gate.example:8000"][1:3] == ["failing", "9"]
 
 
-def test_as_json_there_are_the_same_figures_for_each_exit_and_pool(project):
+def test_proxies_that_rest_for_some_sites_are_counted_apart(project):
+    project.write("gossamer.toml", TOML)
+    used(project)
+
+    async def refuse(system):
+        banned = ProxyReport(proxy="http://b.example:80", outcome=ProxyOutcome.BANNED, site="shop.example")
+        await system.state.proxies.report("fast", [banned], RestTerms(cooldown=3600))
+
+    project.fill(refuse)
+
+    said = project.run("proxies")
+    (pool,) = [line for line in said.lines if line.startswith("fast ")]
+    assert "1, 1 for some sites" in pool
+    assert "ok, rests for shop.example" in said.out
+
+
+def test_as_json_there_are_the_same_figures_for_each_proxy_and_pool(project):
     project.write("gossamer.toml", TOML)
     used(project)
 
@@ -97,8 +113,8 @@ def test_as_json_there_are_the_same_figures_for_each_exit_and_pool(project):
     assert (fast["kind"], fast["resting"], fast["tries"], fast["bans"], fast["bytes"], fast["cost"]) == (
         "datacenter", 1, 9, 1, 7000, 3.5,
     )  # fmt: skip
-    first = fast["exits"][0]
-    assert (first["exit"], first["state"], first["successes"], first["strikes"]) == (
+    first = fast["proxies"][0]
+    assert (first["proxy"], first["state"], first["successes"], first["strikes"]) == (
         "http://a.example:80", "resting", 3, 1,
     )  # fmt: skip
     assert first["resting_until"] is not None
@@ -129,11 +145,11 @@ def test_a_reset_ends_rests_of_one_pool_or_of_all(project):
     project.write("gossamer.toml", TOML)
     used(project)
 
-    assert "3 exits" in project.run("proxies", "reset", "fast").out
+    assert "3 proxies" in project.run("proxies", "reset", "fast").out
     fast, home = project.run("proxies", "--json").json
-    assert {one["state"] for one in fast["exits"]} == {"new"}
+    assert {one["state"] for one in fast["proxies"]} == {"new"}
     assert home["tries"] == 9
-    assert "1 exit " in project.run("proxies", "reset").out
+    assert "1 proxy " in project.run("proxies", "reset").out
     assert project.run("proxies", "reset", "quick").code == 1
 
 
@@ -159,7 +175,7 @@ def pool_of(*urls: str, **terms: str) -> str:
     )
 
 
-def test_a_check_knocks_at_every_exit_and_goes_nowhere(project, proxies):
+def test_a_check_knocks_at_every_proxy_and_goes_nowhere(project, proxies):
     web, socks, strict, strict_socks, closed = proxies
     urls = [
         f"http://ann:{PASSWORD}@127.0.0.1:{web.port}",
@@ -175,7 +191,7 @@ def test_a_check_knocks_at_every_exit_and_goes_nowhere(project, proxies):
 
     assert said.code == 0
     assert PASSWORD not in said.out + said.err
-    found = {one["exit"]: one for one in said.json}
+    found = {one["proxy"]: one for one in said.json}
     works = [found[url.replace(f"ann:{PASSWORD}@", "")]["ok"] for url in urls]
     assert works == [True, True, False, False, False, False]
     words = [found[url.replace(f"ann:{PASSWORD}@", "")]["words"] for url in urls]
@@ -183,21 +199,21 @@ def test_a_check_knocks_at_every_exit_and_goes_nowhere(project, proxies):
     assert "user name or the password" in words[3]
     assert "no connection" in words[4]
     assert not [one for one in socks.passages if one.username == "ann"]  # it was left before it was asked for a line
-    assert "2 of 6 exits work" in project.run("proxies", "check").err
+    assert "2 of 6 proxies work" in project.run("proxies", "check").err
 
 
-def test_when_no_exit_works_the_exit_code_says_so(project, proxies):
+def test_when_no_proxy_works_the_exit_code_says_so(project, proxies):
     _, _, strict, _, _ = proxies
     project.write("gossamer.toml", pool_of(f"http://ann:{PASSWORD}@127.0.0.1:{strict.port}"))
 
     said = project.run("proxies", "check")
 
     assert said.code == 1
-    assert "0 of 1 exit work" in said.err
+    assert "0 of 1 proxy work" in said.err
     assert "no" in said.lines[1].split()
 
 
-def test_a_check_with_a_url_fetches_it_through_each_exit(project, proxies):
+def test_a_check_with_a_url_fetches_it_through_each_proxy(project, proxies):
     web, socks, strict, _, _ = proxies
     urls = [
         f"http://ann:{PASSWORD}@127.0.0.1:{web.port}",

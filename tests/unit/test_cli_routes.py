@@ -24,11 +24,14 @@ ladder = ["direct", "browser"]
 budget = 250
 """
 HOUR = 3600.0
-CHEAPEST = "No site has blocked so far: every page starts at its cheapest route.\n"
+CHEAPEST = (
+    "No dearer route was learned for any site: every page starts at its cheapest route.\n"
+    "There is one route, direct. docs/routes.md says how to add others.\n"
+)
 
 
 async def crawl_through(system: Project) -> None:
-    """Three sites have blocked; a job has spent 32.5003 tokens today, and some on another day."""
+    """Three sites have blocked; a job has spent 32.5003 credits today, and some on another day."""
     now = system.clock.now()
     for site, route, reason, since, again in (
         ("shop.example", "residential", "challenge", now - 3 * HOUR, now + HOUR),
@@ -78,7 +81,7 @@ def test_budgets_of_today_and_of_jobs_stand_below(learned: ProjectFolder) -> Non
 
     assert said.lines[5] == "Budgets  in credits; when one is spent, tasks wait"
     assert [line.split() for line in said.lines[6:]] == [
-        ["FOR", "SPENT", "LIMIT", "LEFT"],
+        ["FOR", "SPENT", "LIMIT", "REMAINING"],
         ["all", "of", "today", "32.5003", "500", "467.4997"],
         ["job", "books-1", "32.5003", "100", "67.4997"],
         ["news.example,", "today", "20", "20", "0"],
@@ -90,19 +93,20 @@ def test_programs_get_all_of_it_as_json(learned: ProjectFolder) -> None:
     found = learned.run("routes", "--json").json
 
     assert (found["learn"], found["when_spent"]) == (True, "wait")
-    assert [one["site"] for one in found["standings"]] == ["market.example", "shop.example", "news.example"]
-    first = found["standings"][0]
+    assert [one["site"] for one in found["learned"]] == ["market.example", "shop.example", "news.example"]
+    first = found["learned"][0]
     assert sorted(first) == ["blocks", "patience", "pattern", "reason", "recheck_at", "route", "since", "site"]
     assert first["since"] < first["recheck_at"] < iso_time(4e9)
     assert found["budgets"][1] == {
-        "purse": "job/books-1", "for": "job books-1", "spent": 32.5003, "limit": 100, "left": 67.4997,
+        "budget": "job/books-1", "for": "job books-1", "spent": 32.5003, "limit": 100, "left": 67.4997,
+        "setting": "router.budget_job",
     }  # fmt: skip
 
 
 def test_a_limit_leaves_out_the_older_sites(learned: ProjectFolder) -> None:
     listed = learned.run("routes", "--limit", "1", "--json").json
 
-    assert [one["site"] for one in listed["standings"]] == ["market.example"]
+    assert [one["site"] for one in listed["learned"]] == ["market.example"]
 
 
 def test_one_site_is_told_in_full_with_its_own_budget(learned: ProjectFolder) -> None:
@@ -137,7 +141,7 @@ def test_a_reset_forgets_one_site_and_leaves_the_budgets(learned: ProjectFolder)
         "shop.example forgotten: the next pages start at the cheapest route again.\n",
     )
     after = learned.run("routes", "--json").json
-    assert [one["site"] for one in after["standings"]] == ["market.example", "news.example"]
+    assert [one["site"] for one in after["learned"]] == ["market.example", "news.example"]
     assert after["budgets"] == before["budgets"]
 
 
@@ -166,14 +170,14 @@ def test_bad_input_gets_one_line_and_forgets_nothing(learned: ProjectFolder, wor
     assert (said.code, said.out) == (1, "")
     assert answer in said.err
     assert said.err.count("\n") == 1
-    assert len(learned.run("routes", "--json").json["standings"]) == 3
+    assert len(learned.run("routes", "--json").json["learned"]) == 3
 
 
 def test_where_nothing_was_crawled_one_line_says_so_and_no_file_is_made(project: ProjectFolder) -> None:
     said = project.run("routes")
 
     assert (said.code, said.out) == (0, CHEAPEST)
-    assert project.run("routes", "--json").json["standings"] == []
+    assert project.run("routes", "--json").json["learned"] == []
     assert project.run("routes", "shop.example").out == (
         "Nothing was learned about shop.example: its pages start at the cheapest route.\n"
     )

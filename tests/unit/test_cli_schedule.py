@@ -255,7 +255,7 @@ def test_whether_a_scheduler_runs_is_told(shop):
     led = add(shop, "others", "--every", "6h")
 
     assert "next run as soon as a scheduler runs." in alone.out
-    assert listed.err == workers.err == "No scheduler is running; start `gossamer up`.\n"
+    assert listed.err == workers.err == "No scheduler is running: start `gossamer up`, or wait until it has started.\n"
     assert "next run at once." in led.out
     assert shop.run("schedule", "list").err == ""
     assert shop.run("workers").err == "A scheduler leads on here, process 1.\n"
@@ -293,7 +293,7 @@ def test_how_the_last_run_ended_is_listed_and_why(shop):
     assert " failed" in said.lines[1]
     assert said.err == "prices: prices-1 ended: source failed: no such file\n"
     (listed,) = shop.run("schedule", "list", "--json").json
-    assert (listed["last_standing"], listed["last_ending"]) == ("source failed", "source failed: no such file")
+    assert (listed["last_phase"], listed["last_ending"]) == ("source failed", "source failed: no such file")
     shown = shop.run("schedule", "show", "prices")
     assert (listed["last_outcome"], listed["last_reasons"][0]["code"]) == ("failed", "source-failed")
     assert "prices-1: failed: no such file" in shown.out
@@ -341,7 +341,7 @@ def test_doctor_finds_schedules_that_cannot_run(shop):
     add(shop, "prices", "--every", "1h", "--url", "https://shop.example/", "--kind", "book")
     shop.write("spiders/books.py", SPIDER.replace("def book(", "def tome("))
 
-    said = shop.run("doctor", "--offline", "--json")
+    said = shop.run("doctor", "--json")
 
     found = [(one["level"], one["detail"]) for one in said.json if one["what"] == "schedules"]
     assert said.code == 1

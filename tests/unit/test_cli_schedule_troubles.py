@@ -72,4 +72,4 @@ def test_a_run_that_ended_and_gave_little_is_told(shop: ProjectFolder, deeds: tu
 
 def test_the_doctor_tells_of_a_site_that_no_worker_will_visit(project: ProjectFolder) -> None:
     assert project.run("schedule", "add", "inside", "--spider", "http://127.0.0.1:9/", "--every", "1h").code == 0
-    assert "inside: 127.0.0.1 is a private address" in project.run("doctor", "--offline").out
+    assert "inside: 127.0.0.1 is a private address" in project.run("doctor").out

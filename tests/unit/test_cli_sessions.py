@@ -65,7 +65,7 @@ def test_sessions_are_listed_and_shown_without_their_secrets(crawled):
 
 def test_a_login_that_fails_is_told_by_status_and_doctor(crawled):
     assert "members/two cannot log in: no such user" in crawled.run("status").err
-    assert "members/two cannot log in (1 failure in a row): no such user" in crawled.run("doctor", "--offline").out
+    assert "members/two cannot log in (1 failure in a row): no such user" in crawled.run("doctor").out
 
 
 def test_sessions_are_cleared_one_by_one_or_all(crawled):

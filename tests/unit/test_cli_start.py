@@ -106,3 +106,13 @@ def test_a_program_that_cannot_be_forked_says_how_several_processes_begin() -> N
 
     assert done.returncode == 1
     assert "--processes needs a program that began as `gossamer`" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["crawl", "-h"], ["help", "crawl"], ["-h"], ["help"], ["dead", "list", "-h"]])
+def test_help_is_where_people_look_for_it(words: list[str]) -> None:
+    gossamer = os.path.join(os.path.dirname(sys.executable), "gossamer")
+    done = subprocess.run([gossamer, *words], capture_output=True, text=True, timeout=100)
+
+    verbs = [word for word in words if word not in ("-h", "help")]
+    assert done.returncode == 0
+    assert " ".join(["Usage: gossamer", *verbs, "[OPTIONS]"]) in done.stdout

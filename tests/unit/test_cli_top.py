@@ -38,7 +38,7 @@ def test_top_in_a_pipe_is_plain_and_whole(crawled):
     assert said.code == 0
     assert "\x1b" not in said.out
     lines = {line.split()[0]: line for line in said.lines if line}
-    assert "6 open: 3 queued, 2 waiting, 1 in hand; 2 dead letters" in lines["queue"]
+    assert "6 open: 3 queued, 2 waiting, 1 in progress; 2 dead letters" in lines["queue"]
     assert lines["books-1"].split()[2] == "6"  # open
     assert "slow.example" in lines
     assert "shop.example" in lines

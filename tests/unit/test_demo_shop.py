@@ -249,9 +249,20 @@ async def test_a_later_revision_changes_some_prices_and_their_validators() -> No
 
 async def test_a_taken_port_is_refused_with_the_next_step() -> None:
     async with open_shop() as shop:
-        with pytest.raises(Misconfigured, match=rf"Port {shop.port} is already in use. Choose another"):
+        with pytest.raises(Misconfigured, match=rf"Port {shop.port} is already in use. Choose another with --port"):
             async with open_shop(port=shop.port):
                 pass
+
+
+async def test_where_no_port_is_named_the_shop_takes_the_usual_one_or_a_free_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_shop() as elsewhere:
+        usual = elsewhere.port
+    monkeypatch.setattr("gossamer.demo.shop.USUAL_PORT", usual)
+    async with open_shop(port=None) as first, open_shop(port=None) as second:
+        assert first.port == usual
+        assert second.port != usual
 
 
 @pytest.mark.parametrize("port", [-1, 70_000])

@@ -9,7 +9,7 @@ from gossamer.backends.addresses import place_of, postgres_schema, redacted
 from gossamer.backends.open import open_archive
 from gossamer.errors import Misconfigured
 from gossamer.settings import load
-from gossamer.terms import job_terms, manners_of, retry_terms, robots_rule, site_terms
+from gossamer.terms import job_terms, politeness_of, retry_terms, robots_rule, site_terms
 
 TOML = """
 [crawl]
@@ -44,7 +44,7 @@ def read(folder, **flags):
 
 
 def seconds(settings, spider, site):
-    return site_terms(settings, manners_of(settings, spider))(site).own_spacing(None)
+    return site_terms(settings, politeness_of(settings, spider))(site).own_spacing(None)
 
 
 def test_the_command_line_goes_before_a_sites_table_that_before_the_spider_that_before_the_settings(tmp_path):

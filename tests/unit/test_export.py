@@ -277,7 +277,7 @@ def test_a_placeholder_that_stands_for_nothing_is_named(name: str) -> None:
         named(name, now=NOW)
 
 
-@pytest.mark.parametrize(("name", "format"), [("a.xlsx", None), ("noextension", None), ("a.csv", "xml")])
+@pytest.mark.parametrize(("name", "format"), [("a.doc", None), ("noextension", None), ("a.csv", "xml")])
 async def test_an_unknown_format_lists_the_known_ones(
     store: SqliteRecords, folder: Path, name: str, format: str | None
 ) -> None:

@@ -26,6 +26,7 @@ class Letter(NamedTuple):
     url: str
     reason: str
     message: str
+    job: str = "books-1"
 
 
 def letters(*messages: str, reason: str = "parse") -> list[Letter]:
@@ -115,6 +116,19 @@ def test_the_largest_group_is_a_clause_that_a_sentence_can_end_with():
     assert group_failures(letters("answered 500.", "answered 500.", "no")).largest_in_words == (
         "2 of 3 dead letters say: answered 500"
     )
+
+
+def test_the_clause_quotes_nothing_of_a_page():
+    wrong = "Person: 1 field is not as declared: name should be str but is {'first': 'Jane'} (expected str, got object)"
+    assert group_failures(letters(wrong)).largest_in_words == (
+        "1 of 1 dead letter says: Person: 1 field is not as declared: name should be str but is … (expected str, got"
+        " object)"
+    )
+    raised = "ValueError: invalid literal for int(): 'Jane' (people.py, line 3)"
+    assert group_failures(letters(raised)).largest_in_words == (
+        "1 of 1 dead letter says: ValueError: invalid literal for int(): … (people.py, line 3)"
+    )
+    assert "KeyError: 'price'" in group_failures(letters("KeyError: 'price' (shop.py, line 12)")).largest_in_words
 
 
 def test_the_end_of_a_message_is_never_cut():

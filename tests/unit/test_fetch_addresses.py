@@ -181,8 +181,8 @@ def test_a_public_address_of_this_machine_is_refused() -> None:
     if done.returncode == 77:
         pytest.skip("this machine lets nobody make a network")
     assert done.stdout.splitlines() == [
-        "0 93.184.216.34 is an address of this machine. If it is intended, add '93.184.216.34' to fetch.allow_hosts, "
-        "or set fetch.allow_private = true.",
+        "0 93.184.216.34 is an address of this machine. If it is intended, add '93.184.216.34' to "
+        "fetch.allow_hosts in gossamer.toml, or set fetch.allow_private = true.",
         "200 1",
     ], done.stderr
 

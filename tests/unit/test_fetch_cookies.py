@@ -26,6 +26,13 @@ def test_an_empty_jar_has_nothing_to_send() -> None:
     assert jar.absorb("https://a.example/", Headers([("X", "y")])) is False
 
 
+@pytest.mark.parametrize("line", ["", "=", " ; Secure", "=; Path=/"])
+def test_a_line_without_name_and_value_is_no_cookie(line: str) -> None:
+    jar, _ = a_jar()
+    assert not set_cookies(jar, "https://a.example/", line)
+    assert jar.header_for("https://a.example/") is None
+
+
 def test_a_cookie_without_domain_goes_back_to_its_host_only() -> None:
     jar, _ = a_jar()
     assert set_cookies(jar, "https://www.shop.example/", "a=1")

@@ -14,7 +14,7 @@ from gossamer.fetch.contract import Response, TransportRequest
 from gossamer.fetch.cookies import CookieJar
 from gossamer.fetch.fetcher import (
     Disallowed,
-    Fetched,
+    FetchedPage,
     Fetcher,
     NotModified,
     Outcome,
@@ -26,7 +26,8 @@ from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.http_errors import translated
 from gossamer.fetch.open_route import OpenRoute
 from gossamer.fetch.retry_after import LONGEST, parse_retry_after
-from gossamer.fetch.robots import MemoryShelf, Robots
+from gossamer.fetch.robots import Robots
+from gossamer.fetch.robots_shelf import MemoryShelf
 from gossamer.model.page import Headers
 from tests.patience import LIMITS
 from tests.sites.hostile import PAGE, HostileSite, hostile_site
@@ -84,7 +85,7 @@ async def a_scene(*, robots: bool = False, max_redirects: int = 5) -> AsyncItera
 async def test_a_page_is_fetched_with_honest_headers() -> None:
     async with a_scene() as scene:
         outcome = await scene.go("/plain")
-    assert isinstance(outcome, Fetched)
+    assert isinstance(outcome, FetchedPage)
     assert outcome.response.body == PAGE
     assert (outcome.crawl_delay, outcome.redirects) == (None, ())
     sent = scene.site.log[0].headers
@@ -99,14 +100,14 @@ async def test_a_page_is_fetched_with_honest_headers() -> None:
 async def test_any_other_status_is_an_answer(code: int) -> None:
     async with a_scene() as scene:
         outcome = await scene.go(f"/status?code={code}")
-    assert isinstance(outcome, Fetched)
+    assert isinstance(outcome, FetchedPage)
     assert outcome.response.status == code
 
 
 async def test_an_unchanged_page_is_not_sent_again() -> None:
     async with a_scene() as scene:
         first = await scene.go("/conditional")
-        assert isinstance(first, Fetched)
+        assert isinstance(first, FetchedPage)
         again = await scene.go(
             "/conditional", etag=first.response.headers.get("etag"), last_modified="Thu, 01 Jan 2026 00:00:00 GMT"
         )
@@ -117,7 +118,7 @@ async def test_an_unchanged_page_is_not_sent_again() -> None:
 
 async def test_a_304_nobody_asked_for_is_an_answer_like_any_other() -> None:
     async with a_scene() as scene:
-        assert isinstance(await scene.go("/always-304"), Fetched)
+        assert isinstance(await scene.go("/always-304"), FetchedPage)
 
 
 async def test_extra_headers_are_sent_and_replace_the_defaults() -> None:
@@ -140,7 +141,7 @@ async def test_what_robots_txt_forbids_is_not_fetched() -> None:
         )
         assert scene.paths == ["/robots.txt"]
         fetched = await scene.go("/plain")
-        assert isinstance(fetched, Fetched)
+        assert isinstance(fetched, FetchedPage)
         assert fetched.crawl_delay == timedelta(seconds=2)
         assert scene.gates == len(scene.site.log) == 2
 
@@ -197,7 +198,7 @@ async def test_a_redirect_goes_back_to_the_frontier(status: int) -> None:
 @pytest.mark.parametrize("path", ["/redirect-nowhere", "/redirect?to=x&status=300", "/redirect?to=x&status=304"])
 async def test_what_is_no_redirect_is_an_answer(path: str) -> None:
     async with a_scene() as scene:
-        assert isinstance(await scene.go(path), Fetched)
+        assert isinstance(await scene.go(path), FetchedPage)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ async def test_a_chain_may_have_so_many_redirects_and_no_more() -> None:
 async def test_a_wall_that_wants_its_cookie_back_is_passed_at_once() -> None:
     async with a_scene() as scene:
         outcome = await scene.go("/cookie-wall")
-    assert isinstance(outcome, Fetched)
+    assert isinstance(outcome, FetchedPage)
     assert outcome.response.status == 200
     assert outcome.redirects == (scene.site.url("/cookie-wall"),)
     assert scene.site.log[1].headers["cookie"] == "let-me-in=1"
@@ -251,7 +252,7 @@ async def test_a_bounce_over_another_page_ends_where_it_began() -> None:
         assert isinstance(first, Redirected)
         request = PageRequest(url=first.to, redirects=first.redirects)
         outcome = await scene.fetcher.fetch(request, scene.gate, scene.route)
-    assert isinstance(outcome, Fetched)
+    assert isinstance(outcome, FetchedPage)
     assert outcome.response.url == scene.site.url("/bounce")
     assert outcome.response.body == PAGE
     assert scene.paths == ["/bounce", "/bounce-cookie", "/bounce"]
@@ -330,7 +331,7 @@ async def test_cookies_are_kept_for_the_next_visit() -> None:
 async def test_the_wish_to_wait_can_be_read_from_the_answer(wish: str, waits: timedelta | None) -> None:
     async with a_scene() as scene:
         outcome = await scene.go(f"/retry-after?wish={wish}")
-    assert isinstance(outcome, Fetched)
+    assert isinstance(outcome, FetchedPage)
     assert parse_retry_after(outcome.response.headers.get("retry-after"), outcome.fetched_at) == waits
 
 
@@ -349,8 +350,8 @@ class Mover:
     [
         ("https://shop.example/p/1", Redirected),
         ("https://shop.example/p/1#top", Redirected),
-        ("https://www.club.example/p/1", Fetched),  # the same site
-        ("https://club.example/other", Fetched),
+        ("https://www.club.example/p/1", FetchedPage),  # the same site
+        ("https://club.example/other", FetchedPage),
     ],
 )
 async def test_an_answer_of_another_site_is_a_redirect_there(there: str, kind: type) -> None:

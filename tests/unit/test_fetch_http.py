@@ -7,13 +7,15 @@ import gzip
 import inspect
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 import aiohttp
 import msgspec
 import pytest
+import uvloop
 from aiohttp import client_exceptions, http_exceptions
 
 from gossamer.errors import (
@@ -71,6 +73,40 @@ async def test_the_connection_stands_when_the_request_comes_to_its_gate() -> Non
         gate.opened.set()
         await asked
     assert bench.site.connections == 1
+
+
+def test_waiting_at_the_gate_is_timed_by_the_clock_of_the_response() -> None:
+    """uvloop's own counts whole milliseconds, so that some responses would come before they were asked for."""
+
+    class OneTurn(HeldGate):
+        async def enter(self, address: str = "") -> None:
+            await asyncio.sleep(0)
+            await super().enter(address)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        writer.close()
+
+    async def main() -> list[float]:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with server, AiohttpTransport(LOOPBACK) as transport:
+            seconds = []
+            for _ in range(300):
+                _spin(0.0007)  # so that they are asked for at all parts of a millisecond
+                response = await transport.fetch(TransportRequest(url=url, limits=LIMITS, gate=OneTurn()))
+                seconds.append(response.seconds)
+            return seconds
+
+    assert min(uvloop.run(main())) > 0
+
+
+def _spin(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
 
 
 async def test_a_connection_that_ends_while_the_request_waits_is_replaced_before_its_turn_is_spent() -> None:

@@ -24,7 +24,7 @@ from gossamer.fetch.cookies import CookieJar
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.http_errors import no_file_left
 from gossamer.fetch.open_route import OpenRoute
-from gossamer.fetch.robots import FRESH, RECENT, UNREACHABLE, MemoryShelf, OriginTurns, Robots, RobotsEntry
+from gossamer.fetch.robots import FRESH, RECENT, UNREACHABLE, Robots
 from gossamer.fetch.robots_rules import (
     MAX_RULES,
     MAX_STARS,
@@ -34,6 +34,7 @@ from gossamer.fetch.robots_rules import (
     product_token,
     read_robots,
 )
+from gossamer.fetch.robots_shelf import MemoryShelf, OriginTurns, RobotsEntry
 from tests.corpora import corpus
 from tests.patience import LIMITS
 from tests.sites.hostile import HostileSite, hostile_site, huge_robots
@@ -354,7 +355,7 @@ async def test_jobs_and_sources_of_a_process_ask_once_at_the_same_moment() -> No
 
 
 async def test_nobody_waits_for_ever_for_the_answer_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.fetch.robots.PATIENCE", timedelta(milliseconds=1))
+    monkeypatch.setattr("gossamer.fetch.robots_shelf.PATIENCE", timedelta(milliseconds=1))
     async with a_stage() as stage:
         turns, stuck = OriginTurns(), asyncio.Event()
 

@@ -11,6 +11,7 @@ from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.figures import Latency, success_rate
+from gossamer.project.jobs.overview import recent
 from gossamer.project.open import Project, open_project
 from gossamer.project.records.figures import history, job_history, totals
 from gossamer.settings import Settings
@@ -149,3 +150,18 @@ async def test_a_short_job_is_told_by_the_second_and_a_long_one_by_the_minute(pr
     clock.advance(40 * 86_400)
     (ended,) = await project.state.jobs.jobs()
     assert await job_history(project, ended) is None
+
+
+async def test_credits_of_today_are_none_of_yesterday(project: Project, clock: VirtualClock):
+    midnight = NOON + 43_200
+    clock.advance(midnight - 1200 - NOON)
+    yesterday = tried("https://shop.example/1", at=clock.now() - 60, cost=7.0)
+    await project.records.save([result(attempt=yesterday)])
+    assert (await recent(project)).credits_today == 7.0
+
+    clock.advance(1200)
+    assert (await recent(project)).credits_today == 0.0
+    clock.advance(30)
+    assert (await recent(project)).credits_today == 0.0
+    await project.records.save([result(attempt=tried("https://shop.example/2", at=clock.now() - 1, cost=2.0))])
+    assert (await recent(project)).credits_today == 2.0

@@ -134,7 +134,7 @@ async def test_a_worker_leaves_a_state_that_a_newer_version_has_opened(book, tmp
     heart = Heartbeat(book, clock, name="me", vitals=Vitals, troubles=troubles, drain=drained.set)
     async with heart:
         await until(book.workers)
-        assert not heart.was_asked_to_drain
+        assert not heart.asked
         with closing(sqlite3.connect(tmp_path / "state.db")) as newer:
             newer.execute("PRAGMA user_version = 999")
             newer.commit()
@@ -142,11 +142,11 @@ async def test_a_worker_leaves_a_state_that_a_newer_version_has_opened(book, tmp
         clock.advance(5)
         async with asyncio.timeout(PATIENCE):
             await drained.wait()
-        assert heart.was_asked_to_drain  # no other of its version takes its place
+        assert heart.asked == "drain"  # no other of its version takes its place
     [trouble] = told
     assert isinstance(trouble, Trouble)
     assert "newer Gossamer (schema 999" in trouble.message
-    assert "finishes the pages it has in hand" in trouble.message
+    assert "finishes the pages it has in progress" in trouble.message
 
 
 async def test_a_heart_goes_on_when_the_state_was_away(book):
@@ -209,9 +209,10 @@ async def test_a_heart_goes_on_whatever_went_wrong_and_tells_it_once(book, fault
 async def test_whoever_beats_forgets_cards_of_more_than_an_hour(book):
     clock = VirtualClock()
     for name, age in (("recent", 3500), ("old", 3700)):
+        at = clock.now() - age
         await book.beat(
-            WorkerCard(name=name, host="h", pid=1, version="1", started_at=clock.now() - age, seen_at=clock.now() - age)
-        )
+            WorkerCard(name=name, host="h", pid=1, version="1", started_at=at, seen_at=at, serves="browser")
+        )  # serves what "me" does not, which is no replacement for it
     async with Heartbeat(book, clock, name="me", vitals=Vitals):
 
         async def forgotten() -> bool:

@@ -28,7 +28,7 @@ from gossamer.fetch.body import ACCEPT_ENCODING
 from gossamer.fetch.contract import Limits, TransportRequest
 from gossamer.fetch.impersonate import WreqTransport
 from gossamer.fetch.profiles import PROFILES, profile_named
-from gossamer.model.route import Exit
+from gossamer.model.route import Proxy
 from tests.conformance.transports import LIMITS, LOOPBACK, listener
 from tests.conformance.transports import vouched as vouched
 from tests.gates import HeldGate
@@ -197,7 +197,7 @@ async def test_http2_goes_through_a_proxy(vouched: Vouched) -> None:
         WreqTransport(LOOPBACK, ssl_context=vouched.client) as transport,
     ):
         with http_proxy(users={"ann": "secret"}) as proxy:
-            exchange = TransportRequest(url=site.url(), profile="chrome", limits=LIMITS, exit=proxy.exit())
+            exchange = TransportRequest(url=site.url(), profile="chrome", limits=LIMITS, proxy=proxy.proxy())
             assert (await transport.fetch(exchange)).body == PAGE
             assert len(proxy.passages) == 1
     assert len(site.streams) == 1
@@ -281,7 +281,7 @@ async def test_passes_at_the_relay_go_with_their_clients(monkeypatch: pytest.Mon
         return "203.0.113.7"
 
     monkeypatch.setattr(impersonate_clients, "check_target", check_target)
-    proxy = Exit(pool="p", name="n", scheme="http", host="127.0.0.1", port=9, allow_private=True)
+    proxy = Proxy(pool="p", name="n", scheme="http", host="127.0.0.1", port=9, allow_private=True)
     clients = impersonate_clients.Clients(AddressGuard(), timedelta(minutes=1), None, most=2)
     await clients.open()
     try:

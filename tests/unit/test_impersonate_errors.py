@@ -1,4 +1,4 @@
-"""Every error of wreq in our words, on the direct way and through an exit."""
+"""Every error of wreq in our words, on the direct way and through a proxy."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gossamer.errors import (
     TlsFailed,
 )
 from gossamer.fetch.impersonate import translated
-from gossamer.model.route import Exit
+from gossamer.model.route import Proxy
 from tests.conformance.transports import LIMITS
 
-EXIT = Exit(pool="p", name="n", scheme="http", host="gate.example", port=8080, username="ann", password="s3cret")
+PROXY = Proxy(pool="p", name="n", scheme="http", host="gate.example", port=8080, username="ann", password="s3cret")
 
 
 class PanicException(BaseException):
@@ -38,10 +38,10 @@ def _every_error() -> Iterator[BaseException]:
     yield from (RuntimeError("x"), ValueError("x"), TypeError("x"), OSError(5, "x"), PanicException("x"))
 
 
-@pytest.mark.parametrize("exit", [None, EXIT], ids=["direct", "exit"])
+@pytest.mark.parametrize("proxy", [None, PROXY], ids=["direct", "proxy"])
 @pytest.mark.parametrize("error", list(_every_error()), ids=lambda error: type(error).__name__)
-def test_no_error_of_the_driver_comes_through_unmapped(error: BaseException, exit: Exit | None) -> None:
-    ours = translated(error, "http://h/", LIMITS, exit)
+def test_no_error_of_the_driver_comes_through_unmapped(error: BaseException, proxy: Proxy | None) -> None:
+    ours = translated(error, "http://h/", LIMITS, proxy)
     assert isinstance(ours, FetchFailed | FetchRefused)
     assert type(ours) is not FetchFailed
     assert "s3cret" not in str(ours)
@@ -64,7 +64,7 @@ def test_a_machine_without_a_file_left_says_nothing_of_the_site() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "ours", "on_exit"),
+    ("error", "ours", "on_proxy"),
     [
         (wreq.exceptions.TlsError("x"), TlsFailed, TlsFailed),
         (wreq.exceptions.TimeoutError("x"), TimedOut, TimedOut),
@@ -77,6 +77,6 @@ def test_a_machine_without_a_file_left_says_nothing_of_the_site() -> None:
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
-def test_errors_become_the_word_that_fits(error: Exception, ours: type[Exception], on_exit: type[Exception]) -> None:
+def test_errors_become_the_word_that_fits(error: Exception, ours: type[Exception], on_proxy: type[Exception]) -> None:
     assert type(translated(error, "http://h/", LIMITS)) is ours
-    assert type(translated(error, "http://h/", LIMITS, EXIT)) is on_exit
+    assert type(translated(error, "http://h/", LIMITS, PROXY)) is on_proxy

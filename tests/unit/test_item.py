@@ -15,7 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.errors import Misconfigured, ParseFailed
-from gossamer.model.item import Item, Money, content_hash, item_data, item_key, safe_text, type_name, validate
+from gossamer.model.item import (
+    Item,
+    Money,
+    content_hash,
+    item_content,
+    item_data,
+    item_key,
+    safe_text,
+    type_name,
+    validate,
+)
 
 
 class Author(Item):
@@ -239,6 +249,17 @@ def test_hash_changes_with_the_data_only() -> None:
     first, same, other = (content_hash(item_data(Quote(text=text))) for text in ("a", "a", "b"))
     assert first == same != other
     assert len(first) == 16
+
+
+def test_a_dict_keeps_the_order_of_its_fields_and_is_the_same_in_another_order() -> None:
+    item, other = (
+        {"title": "x", "price": {"of": 1, "in": 2}, "a": None},
+        {"a": None, "price": {"in": 2, "of": 1}, "title": "x"},
+    )
+    assert item_data(item) == '{"title":"x","price":{"in":2,"of":1},"a":null}'
+    assert item_data(other) == '{"a":null,"price":{"in":2,"of":1},"title":"x"}'
+    assert item_content(item) == item_content(other) == item_data(other)
+    assert item_key(item) == item_key(other)
 
 
 _json_like = st.recursive(

@@ -10,14 +10,19 @@ import pytest
 
 from gossamer import Spider
 from gossamer.errors import BackendUnavailable, Misconfigured
-from gossamer.frontier.contract import NO_STATS, JobTerms, WorkerCard
+from gossamer.frontier.contract import NO_STATS, DeadFilter, JobTerms, WorkerCard
 from gossamer.model.events import Gone, JobEnded, Trouble
 from gossamer.model.job import UNFINISHED, Job, JobState
+from gossamer.model.outcome import Outcome
+from gossamer.model.run_records import RunRecords
 from gossamer.model.task import UrlState
+from gossamer.project.jobs.compare import run_before
 from gossamer.project.jobs.end import close_drained, close_letters
 from gossamer.project.jobs.jobs import show_job
+from gossamer.project.jobs.status import job_status
 from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
+from gossamer.project.records.records import differences
 from gossamer.project.workers.spools import forget_spools, list_spools, storing_of
 from gossamer.store.contract import RecordQuery, SpoolBook, SpoolNote
 from gossamer.terms import coverage_of
@@ -83,11 +88,11 @@ async def test_nothing_is_gone_and_no_job_ends_while_results_wait_on_another_mac
 
     # then the job does not end, and no record is gone
     assert storing is not None
-    assert (storing.results, storing.hosts, storing.in_hand) == (2, ("there",), False)
+    assert (storing.results, storing.hosts, storing.alive) == (2, ("there",), False)
     assert (await project.state.jobs.job(second.id)).state is JobState.RUNNING
     assert await gone(project) == 0
     view = await show_job(project, second.id)
-    assert (view.standing, view.storing) == ("storing", 2)
+    assert (view.phase, view.storing) == ("storing", 2)
     assert "2 results" in view.in_words
 
     # when they are stored, it does; what no crawl has seen is gone then
@@ -113,6 +118,129 @@ async def test_pages_that_were_not_done_when_they_were_read_mark_nothing_as_gone
     # a run whose pages were done has the last word
     await close_drained(project, Books(), await crawl(project, PAGES[:3]), heard)
     assert await gone(project) == 1
+
+
+async def test_what_a_run_did_to_records_is_counted_once_and_says_why_nothing_is_gone(project):
+    # given a run that saw four records, and one in which a page failed and another gives nothing any more
+    first = await crawl(project, PAGES)
+    await close_drained(project, Books(), first, Heard())
+    second, _ = await project.state.jobs.open_job("books", JobTerms(coverage=coverage_of(Books())), fresh=False)
+    await project.state.frontier.add(second.id, [candidate(url) for url in PAGES])
+    await project.state.jobs.seal_seeds(second.id)
+    for lease in (await project.state.frontier.lease(second.id, "w", 9)).leases:
+        url, at = lease.task.url, project.clock.now()
+        if url == PAGES[3]:
+            failed = tried(url, at=at, job=second.id, outcome="dead", status=500, reason="http-500")
+            await project.records.save([result(attempt=failed)])
+            await project.state.frontier.bury(lease, "http-500", "The server failed.")
+            continue
+        records = [book(url[-1], at=at, job=second.id, price=9)] if url == PAGES[0] else []
+        records += [book(url[-1], at=at, job=second.id)] if url == PAGES[1] else []
+        facts, attempt = page_of(url, at=at, job=second.id), tried(url, at=at, job=second.id)
+        await project.records.save([result(*records, page=facts, attempt=attempt)])
+        await project.state.frontier.complete(lease, UrlState.DONE)
+    heard = Heard()
+    await close_drained(project, Books(), second, heard)
+
+    # then the job, the log and the comparison with the run before say the same
+    did = (await show_job(project, second.id)).run_records
+    assert did is not None
+    assert (did.changed, did.unchanged, did.gone, did.unseen) == (1, 1, 1, 1)
+    kept = "1 record was not seen and is not marked as gone: 1 page of the run ended as dead letters (1 http-500)."
+    assert did.why_kept == kept
+    assert did.in_words == "2 seen = 1 changed + 1 unchanged; 1 marked as gone, 1 not seen"
+    assert [event.message for event in heard.of(Gone)] == [
+        f"1 record marked as gone: see `gossamer diff {second.id}`. {kept}"
+    ]
+    assert [event.records for event in heard.of(JobEnded)] == ["1 changed, 1 gone"]
+    assert await run_before(project, "books") == (first.id, second.id)
+    with pytest.raises(Misconfigured, match=f"{first.id} is the first run of books"):
+        await run_before(project, first.id)
+    found = {one.key: (one.kind, one.reason) async for one in differences(project, first.id, second.id)}
+    assert found == {"0": ("changed", ""), "2": ("gone", ""), "3": ("unseen", "http-500")}
+    gone = [record.key async for record in project.records.records(RecordQuery(gone_by=second.id))]
+    assert (gone, (await show_job(project, first.id)).run_records) == (["2"], RunRecords(new=4))
+
+    # and when a later run fetches the page, the run says so, and what it did to records stays what it was
+    third = await crawl(project, PAGES)
+    await close_drained(project, Books(), third, Heard())
+    view = await show_job(project, second.id)
+    assert (view.dead, view.outcome, view.first_outcome) == (0, Outcome.DONE, Outcome.WARNINGS)
+    assert view.settled_later == {f"fetched by {third.id}": 1}
+    assert view.run_records == did
+    assert {one.key: one.kind async for one in differences(project, second.id, third.id)} == {
+        "0": "changed", "2": "back", "3": "again",
+    }  # fmt: skip
+
+
+async def test_what_is_gone_is_told_once_however_many_workers_end_the_job(project):
+    # given two workers that find no open page of a job at the same time
+    await close_drained(project, Books(), await crawl(project, PAGES), Heard())
+    job, heard = await crawl(project, PAGES[:2]), Heard()
+    await asyncio.gather(*(close_drained(project, Books(), job, heard) for _ in range(2)))
+
+    # then one of them has ended it, and says what is gone
+    assert [type(event) for event in heard.of(Gone, JobEnded)] == [Gone, JobEnded]
+    assert [event.records for event in heard.of(Gone)] == [2]
+
+
+async def test_a_job_that_ends_again_tells_only_what_is_gone_since(project):
+    # given a run that has marked a record as gone, and of which a page failed
+    await close_drained(project, Books(), await crawl(project, PAGES), Heard())
+    heard = Heard()
+    job, _ = await project.state.jobs.open_job("books", JobTerms(coverage=coverage_of(Books())), fresh=False)
+    await project.state.frontier.add(job.id, [candidate(url) for url in PAGES])
+    await project.state.jobs.seal_seeds(job.id)
+
+    async def work(*without: str, failing: str = "") -> None:
+        for lease in (await project.state.frontier.lease(job.id, "w", 9)).leases:
+            url, at = lease.task.url, project.clock.now()
+            if url == failing:
+                await project.state.frontier.bury(lease, "http-500", "The server failed.")
+                continue
+            records = [] if url in without else [book(url[-1], at=at, job=job.id)]
+            facts, attempt = page_of(url, at=at, job=job.id), tried(url, at=at, job=job.id)
+            await project.records.save([result(*records, page=facts, attempt=attempt)])
+            await project.state.frontier.complete(lease, UrlState.DONE)
+        await close_drained(project, Books(), job, heard)
+
+    await work(PAGES[2], failing=PAGES[3])
+    assert [event.records for event in heard.of(Gone)] == [1]
+
+    # when its dead letter is replayed, and the page gives nothing any more
+    assert await project.state.queue.replay(DeadFilter(job=job.id)) == 1
+    await work(PAGES[3])
+    assert [event.records for event in heard.of(Gone)] == [1, 1]
+    assert len(heard.of(JobEnded)) == 2
+    did = (await show_job(project, job.id)).run_records
+    assert did is not None
+    assert (did.unchanged, did.gone, did.unseen) == (2, 2, 0)
+
+
+async def test_a_store_that_cannot_count_does_not_keep_a_job_from_ending(project, monkeypatch):
+    async def unseen(*_: object) -> int:
+        raise BackendUnavailable("The records did not answer within 60 seconds.")
+
+    await close_drained(project, Books(), await crawl(project, PAGES), Heard())
+    monkeypatch.setattr(type(project.records), "unseen", unseen)
+    job, heard = await crawl(project, PAGES), Heard()
+    await close_drained(project, Books(), job, heard)
+
+    ended = await project.state.jobs.job(job.id)
+    assert (ended.ending, ended.outcome.records) == ("done", None)
+    assert [event.stage for event in heard.of(Trouble)] == ["records"]
+    assert "was not counted: The records did not answer" in heard.of(Trouble)[0].message
+
+
+async def test_a_run_that_stopped_does_not_count_what_it_did_not_come_to(project):
+    await close_drained(project, Books(), await crawl(project, PAGES), Heard())
+    job, heard = await crawl(project, PAGES[:2]), Heard()
+    await project.state.control.end_soon(job.id, "enough")
+    await close_drained(project, Books(), job, heard)
+
+    ended = await project.state.jobs.job(job.id)
+    assert (ended.ending, ended.outcome.records) == ("limit", RunRecords(unchanged=2))
+    assert heard.of(Gone) == []
 
 
 async def test_letters_beyond_the_most_that_one_run_looks_at_are_closed_by_the_next(project, monkeypatch):
@@ -230,6 +358,9 @@ async def test_a_job_that_was_given_up_marks_no_record_as_gone(project, how):
     assert (await project.state.jobs.job(job.id)).ending == how
     assert await gone(project) == 0
     assert heard.of(Gone) == []
+    # and what it did to records is not counted anew with each look at it
+    views = [await show_job(project, job.id), await job_status(project, job.id)]
+    assert [view.run_records for view in views] == [None, None]
 
 
 async def test_a_state_that_is_away_for_a_moment_does_not_fail_a_crawl_that_waits(project, monkeypatch):

@@ -68,7 +68,7 @@ def test_a_price_for_direct_can_be_written_down():
         (RouteTable(transport="carrier-pigeon"), "http, profile, browser, managed"),
         (RouteTable(pool="nowhere"), "proxies.nowhere"),
         (RouteTable(transport="managed"), "[managed] table"),
-        (RouteTable(transport="managed", vendor="finedata", pool="dc"), "exits"),
+        (RouteTable(transport="managed", vendor="finedata", pool="dc"), "proxies"),
         (RouteTable(vendor="finedata"), "managed"),
         (RouteTable(profile="chrome"), "profile"),
         (RouteTable(transport="profile"), "profile"),

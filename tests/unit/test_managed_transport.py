@@ -17,7 +17,7 @@ from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Limits
 from gossamer.fetch.managed import ManagedTransport
 from gossamer.fetch.managed.api import patience
-from gossamer.model.route import Exit, Render
+from gossamer.model.route import Proxy, Render
 from tests.gates import HeldGate
 from tests.patience import until
 from tests.services.vendors import KEY, GetVendor, get_vendor, in_a_thread, job_vendor, status, text
@@ -264,11 +264,11 @@ async def test_a_name_that_only_the_vendor_can_look_up_is_asked_for(monkeypatch:
 
 
 async def test_what_a_vendor_cannot_do_is_refused() -> None:
-    proxy = Exit(pool="p", name="p", scheme="http", host="proxy.example", port=1)
+    proxy = Proxy(pool="p", name="p", scheme="http", host="proxy.example", port=1)
     async with get_vendor() as server, transport_to(server) as transport:
         for refused in (
             exchange(f"{SITE}/", method="POST"),
-            exchange(f"{SITE}/", exit=proxy),
+            exchange(f"{SITE}/", proxy=proxy),
             exchange("ftp://shop.localhost/"),
         ):
             with pytest.raises(FetchRefused):

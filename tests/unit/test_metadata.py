@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from html import escape
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_the_head_of_a_page_is_read() -> None:
         lang="lang=en-GB",
     )
 
-    assert (found.title, found.headline) == ("The harbour | News", "The harbour")
+    assert (found.page_title, found.title, found.headline) == ("The harbour | News", "The harbour", "The harbour")
     assert (found.description, found.site_name, found.language) == ("Of boats.", "News", "en-GB")
     assert found.canonical == "https://news.example/harbour#top"
     assert (found.favicon, found.image) == ("https://news.example/f.ico", "https://cdn.example/a.jpg")
@@ -156,3 +157,33 @@ def test_entities_in_json_ld_are_undone_once() -> None:
 
 def test_entities_that_markup_has_undone_are_left_alone() -> None:
     assert facts('<meta name=description content="a &amp;amp; b">').description == "a &amp; b"
+
+
+@pytest.mark.parametrize(
+    ("html", "title"),
+    [
+        ("<title>Red Lamp - Buy now | Shop</title><h1>Shop</h1><h1>Red Lamp</h1>", "Red Lamp"),
+        ("<title>Red Lamp: buy it at the Shop</title><h1>Red Lamp</h1><h2>Details</h2>", "Red Lamp"),
+        ("<title>Shop</title><meta property=og:title content='Red Lamp'><h1>News</h1><h1>Offers</h1>", "Red Lamp"),
+        ("<title>Welcome</title><h1>Red Lamp</h1>", "Red Lamp"),
+        ("<title>Red Lamp | Shop</title><h1>News</h1><h1>Offers</h1>", "Red Lamp | Shop"),
+        ("<title>Red Lamp</title>", "Red Lamp"),
+        ("<h1> </h1>", None),
+    ],
+)
+def test_the_title_is_the_best_one(html: str, title: str | None) -> None:
+    assert facts(html).title == title
+
+
+@pytest.mark.parametrize(
+    ("stated", "authors"),
+    [
+        ("ann@news.example", ()),
+        ("mailto:ann@news.example", ()),
+        ("Ann Lee <ann@news.example>", ("Ann Lee",)),
+        ("ann@news.example (Ann Lee)", ("Ann Lee",)),
+        ("by Ann Lee, ann@news.example", ("Ann Lee",)),
+    ],
+)
+def test_an_email_address_is_no_name(stated: str, authors: tuple[str, ...]) -> None:
+    assert facts(f"<meta name=author content='{escape(stated)}'>").authors == authors

@@ -68,6 +68,9 @@ def test_date_is_no_money(text: str) -> None:
         ("¥5", None, ("HKD", "CNY"), "CNY"),
         ("$5", None, ("EUR",), "USD"),
         ("US$5", None, ("AUD",), "USD"),
+        ("£5", "EUR", (), "GBP"),
+        ("£5", "EGP", (), "EGP"),
+        ("$5 off", "EUR", (), "USD"),
         ("5", None, ("AUD",), ""),
     ],
 )

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import warnings
 from datetime import timedelta
 
 import pytest
@@ -156,9 +157,13 @@ def test_every_event_is_one_json_line_and_a_summary_tells_speeds():
     log.emit(page_events(clock)[0])
 
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [line["event"] for line in lines][:2] == ["Fetched", "Parsed"]
-    assert lines[0]["seconds"] == 0.5
+    assert [line["event"] for line in lines][:4] == ["ItemDropped", "Completed", "Retried", "Buried"]
+    page = lines[1]
+    assert (page["level"], page["outcome"], page["status"], page["bytes"]) == ("info", "done", 200, 1000)
+    assert (page["items"], page["changed"], page["links"]) == (2, 1, 9)
+    assert [page[f"{stage}_seconds"] for stage in ("fetch", "parse", "store")] == [0.5, 0.25, 0.125]
     assert lines[0]["at"].endswith("Z")
+    assert sum(line["level"] == "info" for line in lines if line.get("url") and line["event"] != "ItemDropped") == 1
     assert [line["level"] for line in lines if line["event"] in ("Buried", "Retried")] == ["warning", "error"]
     summary = lines[-1]
     assert summary["event"] == "Summary"
@@ -177,7 +182,7 @@ def test_what_spiders_log_is_among_the_lines():
         name = "lamps"
 
     spider = Lamps()
-    with log.hearing_spiders():
+    with log.hearing():
         with working_on(PageContext("lamps-1", "https://shop.example/1")):
             spider.log.info("%s is %d years old", "it", 7)
             spider.log.debug("not this")
@@ -243,3 +248,23 @@ def test_a_site_that_stays_away_is_told_once_when_its_pauses_become_long():
         warnings.emit(events.SiteAway(at=0.0, job="one-1", site="a.test", delay=delay, message="Nobody listens."))
 
     assert stream.getvalue() == ("a.test cannot be reached, next try in 16 s, then less often: Nobody listens.\n")
+
+
+def test_with_json_logs_nothing_is_written_that_is_not_json(capsys):
+    clock, stream = VirtualClock(), io.StringIO()
+    with warnings.catch_warnings(), JsonLog(stream, clock).hearing():
+        warnings.simplefilter("always")
+        logging.getLogger("gossamer.server").warning("a store does not answer: %s", "no route")
+        logging.getLogger("some.library").error("broken pipe")
+        logging.getLogger("some.library").info("hello")
+        logging.getLogger("gossamer.spider.books").warning("odd price")
+        warnings.warn("old name", DeprecationWarning, stacklevel=1)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["level"], line.get("logger", line.get("spider"))) for line in lines] == [
+        ("warning", "gossamer.server"), ("error", "some.library"), ("warning", "books"), ("warning", "py.warnings"),
+    ]  # fmt: skip
+    assert lines[0]["message"] == "a store does not answer: no route"
+    assert capsys.readouterr().err == ""
+    assert logging.getLogger().handlers == [
+        one for one in logging.getLogger().handlers if "OtherLines" not in repr(one)
+    ]

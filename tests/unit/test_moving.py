@@ -12,7 +12,7 @@ from gossamer.frontier.state_rows import DumpedSite, DumpedUrl
 from gossamer.model.stream import MoveMark, MoveStatus
 from gossamer.model.task import UrlState
 from gossamer.project.upkeep.move.copy import in_time
-from gossamer.project.upkeep.move.proof import Sample, differing_counts
+from gossamer.project.upkeep.move.proof import RowSample, differing_counts
 
 NOW = 5_000.0
 
@@ -22,10 +22,10 @@ def every(seconds: float | None) -> SiteTerms:
 
 
 def site(
-    *, next_at: float = 4_990.0, rest_until: float = 0.0, asked: float | None = None, in_hand: int = 0
+    *, next_at: float = 4_990.0, rest_until: float = 0.0, asked: float | None = None, in_progress: int = 0
 ) -> DumpedSite:
     return DumpedSite(
-        name="shop.example", next_at=next_at, rest_until=rest_until, asked_interval=asked, in_hand=in_hand
+        name="shop.example", next_at=next_at, rest_until=rest_until, asked_interval=asked, in_progress=in_progress
     )
 
 
@@ -33,10 +33,10 @@ def site(
     ("before", "interval", "next_at"),
     [
         (site(), 2.0, 4_990.0),  # nobody was there: the bucket stays as it is
-        (site(in_hand=1), 2.0, NOW + 2),  # a dead worker may have asked until now
-        (site(in_hand=3, asked=30.0), 2.0, NOW + 30),  # and the site's own wish counts
-        (site(in_hand=1, next_at=6_000.0), 2.0, 6_000.0),
-        (site(in_hand=1), None, 4_990.0),  # no rate, no distance
+        (site(in_progress=1), 2.0, NOW + 2),  # a dead worker may have asked until now
+        (site(in_progress=3, asked=30.0), 2.0, NOW + 30),  # and the site's own wish counts
+        (site(in_progress=1, next_at=6_000.0), 2.0, 6_000.0),
+        (site(in_progress=1), None, 4_990.0),  # no rate, no distance
     ],
 )
 def test_the_next_request_keeps_its_distance_from_one_that_may_be_under_way(
@@ -44,7 +44,7 @@ def test_the_next_request_keeps_its_distance_from_one_that_may_be_under_way(
 ) -> None:
     after = in_time(before, 0.0, NOW, lambda _: every(interval))
     assert isinstance(after, DumpedSite)
-    assert (after.next_at, after.in_hand) == (next_at, 0)
+    assert (after.next_at, after.in_progress) == (next_at, 0)
 
 
 def test_waiting_times_go_by_the_clock_of_the_target() -> None:
@@ -71,7 +71,7 @@ def test_zero_is_no_time_and_is_not_shifted() -> None:
 
 
 def test_a_sample_is_as_large_as_it_may_be_and_reaches_the_end_of_a_long_stream() -> None:
-    sample: Sample[int] = Sample(20)
+    sample: RowSample[int] = RowSample(20)
     for n in range(15):
         sample.offer(n)
     assert sorted(sample.kept) == list(range(15))

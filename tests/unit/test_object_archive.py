@@ -18,7 +18,7 @@ import zstandard
 
 from gossamer.backends.object import archive as object_archive
 from gossamer.backends.object.archive import ObjectArchive, open_object_archive
-from gossamer.backends.object.bucket import connect, parse_address
+from gossamer.backends.object.bucket import connect, make_bucket, parse_address
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import SystemClock, VirtualClock
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured, Permanent
@@ -109,6 +109,28 @@ async def test_nothing_is_written_outside_async_with(address: str) -> None:
         pass
     with pytest.raises(BackendUnavailable, match="closed"):
         await archive.put([snap(1)])
+
+
+async def test_a_missing_bucket_is_made_when_the_address_asks_for_it(s3: Seaweed) -> None:
+    wanted = s3.address("some/prefix", bucket=f"made-{uuid.uuid4().hex[:8]}") + "&create=true"
+    async with opened(wanted) as first, opened(wanted) as second:
+        [ref] = await first.put([snap(1)])
+        assert await second.get(ref) == snap(1)
+    s3.drop_bucket(parse_address(wanted, {}).bucket)
+
+
+async def test_a_key_that_may_not_make_the_bucket_is_told_so(s3: Seaweed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", READER_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", READER_SECRET)
+    with pytest.raises(Misconfigured, match="The key may not do this"):
+        async with opened(s3.address("x", bucket="no-such-bucket") + "&create=true"):
+            pass
+
+
+async def test_two_that_begin_at_once_make_one_bucket(s3: Seaweed) -> None:
+    place = parse_address(s3.address("", bucket=f"made-{uuid.uuid4().hex[:8]}"), os.environ)
+    await asyncio.gather(*(make_bucket(place) for _ in range(4)))
+    s3.drop_bucket(place.bucket)
 
 
 async def test_a_missing_bucket_is_named_at_the_start(s3: Seaweed) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import socket
 from collections.abc import Iterator
@@ -12,12 +14,13 @@ from typing import NoReturn
 import pytest
 
 from gossamer.backends.redis.connection import open_server
+from gossamer.backends.sqlite import connection
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import SystemClock
 from gossamer.errors import BackendUnavailable, ConnectFailed, DnsFailed
 from gossamer.fetch.addresses import AddressGuard, GuardedResolver
 from gossamer.fetch.contract import TransportRequest
-from gossamer.model.route import Exit
+from gossamer.model.route import Proxy
 from gossamer.process import limits as openfiles
 from tests.conformance.frontiers import LEASE, UNLIMITED
 from tests.conformance.transports import KINDS
@@ -43,6 +46,22 @@ async def test_a_state_file_that_cannot_be_opened_for_want_of_files_is_not_calle
             pass
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
+async def test_a_schema_that_cannot_be_read_for_want_of_files_is_told_apart_from_any_other_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def unreadable(*_: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(connection, "numbered_scripts", unreadable)
+    wanted = BackendUnavailable if number == errno.EMFILE else PermissionError
+    with pytest.raises(wanted, match="ulimit -n" if number == errno.EMFILE else "denied"):
+        async with open_sqlite_state(
+            tmp_path / "state.db", SystemClock(), lease_duration=LEASE, terms_for=lambda site: UNLIMITED
+        ):
+            pass
+
+
 async def test_a_server_that_cannot_be_dialled_for_want_of_files_is_not_called_away() -> None:
     with no_more_files(), pytest.raises(BackendUnavailable, match="ulimit -n"):
         async with open_server("redis://127.0.0.1:9/0"):
@@ -52,8 +71,8 @@ async def test_a_server_that_cannot_be_dialled_for_want_of_files_is_not_called_a
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
 @pytest.mark.parametrize("kind", list(KINDS))
 async def test_a_proxy_that_cannot_be_dialled_for_want_of_files_is_not_to_blame(kind: str, scheme: str) -> None:
-    exit = Exit(pool="p", name="p", scheme=scheme, host="127.0.0.1", port=9, allow_private=True)
-    request = TransportRequest(url="http://93.184.215.14/", exit=exit)
+    proxy = Proxy(pool="p", name="p", scheme=scheme, host="127.0.0.1", port=9, allow_private=True)
+    request = TransportRequest(url="http://93.184.215.14/", proxy=proxy)
     async with KINDS[kind](AddressGuard()) as transport:
         with no_more_files(), pytest.raises(ConnectFailed, match="ulimit -n") as failure:
             await transport.fetch(request)

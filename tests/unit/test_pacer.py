@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from gossamer.clock import VirtualClock
-from gossamer.crawl.pacer import MAX_MARGIN, Pacer, TooEarly, with_margin
+from gossamer.crawl.pacer import MAX_MARGIN, AddressPace, Pacer, TooEarly, with_margin
 from gossamer.errors import LeaseLost
 from gossamer.model.task import Lease, Pace, Task
 from tests.patience import PATIENCE
@@ -152,6 +152,27 @@ async def test_a_crawl_delay_is_not_shortened_by_a_lease_that_does_not_know_of_i
     assert await starts_at(pacer, clock) == pytest.approx(3.0, abs=0.02)
 
 
+async def test_a_limit_that_was_lifted_by_hand_ends_while_leases_are_held(clock):
+    pacer = Pacer(clock)
+    pacer.enter(lease(Pace(interval=3.0)))
+    await starts_at(pacer, clock)
+    pacer.enter(lease(Pace(interval=1.0), 2))
+    assert await starts_at(pacer, clock) == pytest.approx(1.0, abs=0.02)  # after the last one, not after its pace
+    pacer.enter(lease(None, 3))
+    assert [await starts_at(pacer, clock) for _ in range(2)] == [0.0, 0.0]
+
+
+async def test_another_job_without_that_limit_does_not_end_the_own_rate_of_a_job(clock):
+    pacer = Pacer(clock)
+    pacer.enter(lease(Pace(interval=3.0, gap=2.0)))
+    await starts_at(pacer, clock)
+    pacer.enter(lease(Pace(interval=1.0), 2))
+    assert await starts_at(pacer, clock) >= 3.0
+    pacer.enter(lease(Pace(interval=3.0, gap=3.0), 3))
+    pacer.enter(lease(None, 4))
+    assert await starts_at(pacer, clock) >= 3.0
+
+
 @pytest.mark.parametrize(("used", "at_once"), [(1, 4), (3, 2), (4, 1)])
 async def test_what_other_workers_have_used_of_the_bucket_is_not_used_again(clock, used, at_once):
     # given a site that allows four requests at once, of which this lease is the `used`th
@@ -277,7 +298,7 @@ async def test_a_connection_that_is_gone_costs_no_place(clock):
         assert pacer.ahead(SITE).total_seconds() == pytest.approx(0.5, abs=0.02)
 
 
-async def test_a_resting_site_is_left_alone_by_every_lease_in_hand(clock):
+async def test_a_resting_site_is_left_alone_by_every_lease_in_progress(clock):
     pacer = Pacer(clock)
     pacer.enter(lease(None))
     pacer.rest(SITE, timedelta(seconds=4))
@@ -340,3 +361,68 @@ async def test_sites_that_nobody_visits_again_do_not_fill_the_memory(clock):
 
 def test_a_little_more_than_the_interval_is_kept_because_what_leaves_on_time_may_arrive_closer():
     assert [with_margin(interval) for interval in (0.0, 0.1, 60.0)] == pytest.approx([0.0, 0.1005, 60.005])
+
+
+async def test_a_lease_keeps_its_own_turn_when_a_lost_one_is_still_in_hand(clock):
+    # given a process that was stopped with a page in hand, while another worker had the site
+    pacer = Pacer(clock)
+    pacer.enter(lease(Pace(0.1, 1, 0.1), 1))
+    assert await starts_at(pacer, clock) == 0
+    clock.advance(12)
+
+    # when it is granted another page, as always a little early: the other worker's request left 80 ms ago
+    turn = pacer.enter(lease(Pace(0.1, 1, 0.12), 2))
+
+    # then the request waits for the rest of the interval
+    entering = asyncio.ensure_future(pacer.gate(SITE, not_before=turn).enter())
+    clock.advance(0.019)
+    await settled()
+    assert not entering.done()
+    clock.advance(0.002)
+    await asyncio.wait_for(entering, PATIENCE)
+
+
+async def test_a_lease_keeps_its_own_turn_after_a_rest_of_the_site(clock):
+    # given a process that remembers the site because of its rest, during which another worker was let in
+    pacer = Pacer(clock)
+    one = lease(Pace(0.1, 1, 0.1), 1)
+    pacer.enter(one)
+    assert await starts_at(pacer, clock) == 0
+    pacer.rest(SITE, timedelta(seconds=2))
+    pacer.leave(one)
+    clock.advance(1.99)
+
+    turn = pacer.enter(lease(Pace(0.1, 1, 0.12), 2))
+
+    began, entering = clock.now(), asyncio.ensure_future(pacer.gate(SITE, not_before=turn).enter())
+    await moved_until(clock, entering)
+    assert clock.now() - began >= 0.019
+
+
+class EveryTurn:
+    """A book in which the next turn at an address is always now. Counts the turns that were taken."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    async def take_turn(self, address: str, interval: timedelta, longest: timedelta) -> timedelta:
+        self.taken += 1
+        return timedelta(seconds=1) if self.taken == 1 else timedelta(0)
+
+
+class LateClock(VirtualClock):
+    """Whoever sleeps wakes up late, once."""
+
+    late = 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds + self.late)
+        self.late = 0.0
+
+
+@pytest.mark.parametrize(("late", "turns"), [(0.0, 1), (0.9, 1), (1.1, 2)])
+async def test_a_turn_at_an_address_lapses_when_half_its_interval_is_over(late: float, turns: int) -> None:
+    book, clock = EveryTurn(), LateClock()
+    clock.late = late
+    await AddressPace(book, clock, timedelta(seconds=2)).turn("192.0.2.1", 60.0)
+    assert book.taken == turns

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.errors import InvalidUrl, ParseFailed
+from gossamer.extract.links import LinkBase
 from gossamer.extract.media import Media
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.url import parse_url
@@ -131,6 +132,35 @@ def test_links_agree_with_the_url_rules_of_the_house(hrefs: list[str]) -> None:
     assert page.link_base.web_links(hrefs) == list(expected)
 
 
+def joined(base: str, link: str) -> str | None:
+    try:
+        return parse_url(link, base)
+    except InvalidUrl:
+        return None
+
+
+@given(
+    st.lists(
+        st.sampled_from(("/a/b", "/a/c?x=/d/", "/a/", "/a/b#/z", "/a/b/..", "/a\\b", "/a%2Fb", "", "/a//", "/a/b/c"))
+    ),
+    st.lists(st.text(alphabet="ab/.?#:@%2e\\ é[]\t~-_;", max_size=6), max_size=6),
+)
+def test_what_is_known_about_a_link_of_one_page_holds_for_the_others_of_its_folder(
+    paths: list[str], links: list[str]
+) -> None:
+    """Addresses are remembered by folder: pages that have the same links, one after another."""
+    for base in (f"https://shop.example{path}" for path in paths):
+        expected = [joined(base, link) for link in links]
+        for _ in range(2):
+            assert LinkBase(base).all_absolute(links) == [one for one in expected if one is not None]
+        web = [
+            one.partition("#")[0]
+            for one, link in zip(expected, links, strict=True)
+            if one and link[:1] not in ("", "#")
+        ]
+        assert LinkBase(base).web_links(links) == list(dict.fromkeys(web))
+
+
 def test_urljoin_refuses_what_cannot_be_crawled() -> None:
     with pytest.raises(InvalidUrl, match="mailto"):
         page_of("").urljoin("mailto:a@b.example")
@@ -219,7 +249,7 @@ def test_json_is_decoded_whatever_its_charset() -> None:
         (b'{"a": 1}', "application/json", Media.JSON),
         (b'{"a": 1}', "", Media.JSON),
         (b"plain < text", "text/plain", Media.TEXT),
-        (b"%PDF-1.4", "application/pdf", Media.BINARY),
+        (b"%!PS", "application/postscript", Media.BINARY),
         (b"body {}", "text/css", Media.TEXT),
     ],
 )

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gossamer.frontier.admission import Admission, Scope
+from gossamer.frontier.admission import Admission, LinkScope
 from gossamer.model.secret_text import SecretText, revealed
 from gossamer.model.task import Request, fault_of
 from gossamer.model.url import UrlRules
@@ -20,7 +20,7 @@ PASSWORD = SecretText("PASSWORD", reveal)
 
 
 def judged(*requests: Request, identity_headers=()):
-    return Admission(Scope(), UrlRules(identity_headers=identity_headers)).judge(requests)
+    return Admission(LinkScope(), UrlRules(identity_headers=identity_headers)).judge(requests)
 
 
 def test_a_plain_get_is_stored_with_nothing_besides_its_address():
@@ -124,7 +124,7 @@ def test_a_get_with_headers_is_the_same_page_as_a_plain_one():
 
 
 def test_an_address_that_is_known_may_still_be_posted_to():
-    admission = Admission(Scope(), UrlRules())
+    admission = Admission(LinkScope(), UrlRules())
     first = admission.judge([Request(url=URL)])
     from gossamer.frontier.contract import Added
 

@@ -19,7 +19,7 @@ from gossamer.model.url import UrlRules
 from gossamer.pipeline.clean import clean, clean_text
 from gossamer.pipeline.inspection import Inspector
 from gossamer.pipeline.steps import Drop, Dropped, Piped, Pipeline
-from gossamer.settings.tables import Quality
+from gossamer.settings.quality_tables import QualityTable
 from gossamer.terms import on_fault_of_spider
 
 
@@ -52,7 +52,7 @@ async def test_item_becomes_a_record_of_the_pages_site() -> None:
 
 async def test_dict_becomes_a_record_too() -> None:
     [record] = (await piped(Pipeline(), {"url": "u", "a": " x "})).records
-    assert (record.type, record.key, record.data) == ("item", "u", '{"a":"x","url":"u"}')
+    assert (record.type, record.key, record.data) == ("item", "u", '{"url":"u","a":"x"}')
 
 
 async def test_items_that_name_a_page_asked_for_by_post_are_told_apart_by_the_request() -> None:
@@ -220,7 +220,7 @@ class Lenient(Item, key="sku"):
 
 
 def inspecting(**terms: Any) -> Pipeline:
-    return Pipeline(inspector=Inspector("shop", Quality()), **terms)
+    return Pipeline(inspector=Inspector("shop", QualityTable()), **terms)
 
 
 async def test_faulty_items_are_stored_unless_their_type_says_otherwise() -> None:

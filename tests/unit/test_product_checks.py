@@ -153,6 +153,11 @@ def test_the_number_in_an_attribute_of_the_button_counts_if_it_is_the_only_one()
         "<a href=/brands/zorvex>Zorvex</a>",
         "<a href=/marken/zorvex/><b>Zorvex</b></a>",
         "<a href=/s>Visit the Zorvex Store</a>",
+        "<a href=/s>Visiter la boutique Zorvex</a>",
+        "<a href=/s>Besuche den Zorvex-Store</a>",
+        "<a href=/brands/zorvex>Ver mais artigos da Marca: Zorvex</a>",
+        "<a href=/brands/zorvex>Mehr von der Marke: Zorvex</a>",
+        "<a href=/brands/zorvex>See all products from Zorvex</a>",
     ],
 )
 def test_a_link_to_the_page_of_a_brand_names_it(link: str) -> None:

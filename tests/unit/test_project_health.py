@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gossamer.project.upkeep.doctor import Finding, Level, examine
+from gossamer.project.upkeep.doctor import DoctorFinding, Level, examine
 from tests.services.ports import free_port
 
 
-async def findings(folder: Path) -> dict[str, Finding]:
-    return {finding.what: finding async for finding in examine(folder, offline=True)}
+async def findings(folder: Path) -> dict[str, DoctorFinding]:
+    return {finding.what: finding async for finding in examine(folder)}
 
 
 async def test_an_empty_folder_can_be_crawled_from_and_stays_empty(tmp_path):
@@ -46,7 +46,7 @@ async def test_two_spiders_of_one_name_are_a_warning_that_names_their_files(tmp_
         text = "from gossamer import Spider\nclass Books(Spider):\n    start_urls = ['https://a.example/']\n"
         (tmp_path / "spiders" / name).write_text(text)
 
-    told = [finding async for finding in examine(tmp_path, offline=True) if finding.what == "spiders"]
+    told = [finding async for finding in examine(tmp_path) if finding.what == "spiders"]
 
     assert [(one.level, one.detail) for one in told] == [
         (Level.WARN, "2 are called books: one.py, two.py"),
@@ -71,3 +71,18 @@ async def test_each_server_that_does_not_answer_is_named_by_itself(tmp_path, mon
     assert "Redis" in found["state"].detail
     assert "PostgreSQL" in found["records"].detail
     assert "project" not in found
+
+
+async def test_a_browser_that_a_route_needs_is_started(tmp_path):
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\necho a library is missing >&2\nexit 1\n")
+    broken.chmod(0o755)
+    browser = f'[browser]\nexecutable = "{broken}"\n'
+    (tmp_path / "gossamer.toml").write_text(browser)
+    unused = (await findings(tmp_path))["browser"]
+    assert (unused.level, unused.detail) == (Level.OK, "installed; it was not started, since no route needs one")
+
+    (tmp_path / "gossamer.toml").write_text(browser + '[router]\nladder = ["direct", "browser"]\n')
+    needed = (await findings(tmp_path))["browser"]
+    assert needed.level is Level.FAIL
+    assert needed.detail.startswith("The browser could not be started")

@@ -47,7 +47,7 @@ async def test_a_job_is_paused_resumed_and_cancelled_once(project):
     again = await pause_job(project, "books-1")
 
     assert (paused.id, paused.changed, again.changed) == ("books-1", True, False)
-    assert (await show_job(project, "books")).standing == "paused"
+    assert (await show_job(project, "books")).phase == "paused"
     assert (await resume_job(project, "books")).changed
     cancelled = await cancel_job(project, "books")
     assert (cancelled.counts.open, cancelled.counts.settled) == (0, 7)
@@ -109,8 +109,8 @@ CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
     [
         (view(HALF), "running", "running"),
         (view(IDLE), "running", "running"),
-        (view(IDLE, served=False), "unserved", "unserved: no worker serves it"),
-        (view(HALF, served=False), "running", "running"),  # pages are in hand, whatever the cards say
+        (view(IDLE, served=False), "no worker", "no worker: none works on it"),
+        (view(HALF, served=False), "running", "running"),  # pages are in progress, whatever the cards say
         (view(HALF, served=False, lost=True), "not responding", "not responding: its process is dead or silent"),
         (view(JobCounts(), sealed=False), "reading", "reading its source"),
         (view(IDLE, sealed=False), "running", "running"),
@@ -119,7 +119,7 @@ CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
         (view(IDLE, windows="Thu 00:00-01:00 UTC"), "running", "running"),
         (view(IDLE, closed=ONE), "waiting", "waiting for the window of shop.example, opens at 1970-01-01 "),
         (view(IDLE, closed=TWO), "waiting", "waiting for the windows of 2 sites, the first opens at 1970-01-01 "),
-        (view(HALF, closed=ONE), "running", "running"),  # what is in hand is finished
+        (view(HALF, closed=ONE), "running", "running"),  # what is in progress is finished
         (view(IDLE, closed=ONE, paused=True), "paused", "paused"),
         (
             view(JobCounts(), sealed=False, closed=ClosedSites(sites=("shop.example",), opens=None, source=True)),
@@ -132,7 +132,7 @@ CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
     ],
 )
 def test_where_a_run_stands_is_one_word(told, state, story):
-    assert told.standing == state
+    assert told.phase == state
     assert told.in_words.startswith(story)
 
 
@@ -158,17 +158,17 @@ def test_a_job_is_served_when_a_worker_that_lives_says_so(cards, now, served):
 def test_a_forecast_is_told_as_it_is():
     assert view(HALF, forecast=JobForecast(seconds=100.0)).eta_seconds == 100.0
     still = view(HALF, forecast=JobForecast(found=JobPace(60, 412, 60.0)))
-    assert (still.eta_seconds, still.found_last_minute, still.standing) == (None, 412, "running")
+    assert (still.eta_seconds, still.found_last_minute, still.phase) == (None, 412, "running")
 
 
 def test_a_job_whose_pages_all_wait_is_not_running():
     wait = JobForecast(wait=JobWait("30 pages wait for credits", 1400.0))
     idle = view(IDLE, forecast=wait)
-    assert (idle.standing, idle.waits_for, idle.waits_until) == (
+    assert (idle.phase, idle.waits_for, idle.waits_until) == (
         "waiting", "30 pages wait for credits", "1970-01-01T00:23:20.000Z",
     )  # fmt: skip
     assert idle.in_words.startswith("waiting: 30 pages wait for credits; next try ")
-    assert view(IDLE, served=False, forecast=wait).standing == "unserved"
+    assert view(IDLE, served=False, forecast=wait).phase == "no worker"
 
 
 def test_a_limit_shortens_the_rest():
@@ -195,7 +195,7 @@ async def test_a_running_job_says_what_its_pages_wait_for_and_how_fast_its_queue
         for lease in (*leases, *(await state.frontier.lease(job.id, here, 40)).leases):
             await state.frontier.release(lease, timedelta(hours=1), "budget")
         told = await show_job(project, job.id)
-        assert (told.standing, told.eta_seconds) == ("waiting", None)
+        assert (told.phase, told.eta_seconds) == ("waiting", None)
         assert told.waits_for is not None
         assert told.waits_for.startswith("40 pages wait for credits")
         assert told.waits_until is not None
@@ -220,7 +220,7 @@ def test_an_end_that_nobody_can_know_is_not_told(told):
 def test_a_job_that_is_over_counts_its_own_time():
     over = view(HALF, state=JobState.FINISHED, ending="done", finished_at=1010.0, now=9999.0)
 
-    assert (over.seconds, over.pages_per_second, over.standing) == (10.0, 5.0, "done")
+    assert (over.seconds, over.pages_per_second, over.phase) == (10.0, 5.0, "done")
 
 
 def test_a_clock_that_was_put_back_makes_no_negative_time():

@@ -73,7 +73,7 @@ async def test_a_record_has_every_version_by_key_and_by_address(project: Project
     ]
     served = built(by_key)
     assert served["gone_since"] is None
-    assert set(served["versions"][0]) == {"version", "at", "job", "gone", "schema", "data"}
+    assert set(served["versions"][0]) == {"version", "at", "job", "gone", "schema", "data", "healed"}
     assert await history(project, "2") == []
 
 

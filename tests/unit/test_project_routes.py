@@ -12,12 +12,12 @@ import pytest
 
 from gossamer.errors import Misconfigured
 from gossamer.model.record import day_of
-from gossamer.model.route import ExitOutcome
+from gossamer.model.route import ProxyOutcome
 from gossamer.project.open import Project, open_project
-from gossamer.project.sites.proxies import proxy_pools, reset_exits, untouched_pools
+from gossamer.project.sites.proxies import proxy_pools, reset_proxies, untouched_pools
 from gossamer.project.sites.routes import reset_routes, route_report, untouched_routes
 from gossamer.routing.contract import Bound, LearnedRoute
-from gossamer.routing.proxies.contract import ExitReport, RestTerms
+from gossamer.routing.proxies.contract import ProxyReport, RestTerms
 from gossamer.settings import FILE_NAME, load
 
 TOML = """
@@ -50,13 +50,16 @@ async def test_what_was_learned_and_spent_is_one_value(project: Project) -> None
 
     report = served(await route_report(project, limit=1))
 
-    (one,) = report["standings"]
+    (one,) = report["learned"]
     assert (one["route"], one["reason"], one["blocks"], one["recheck_at"]) == ("browser", "challenge", 3, None)
     assert (report["learn"], report["when_spent"], report["more"]) == (True, "wait", True)
     (budget,) = report["budgets"]
-    assert budget | {"purse": ""} == {"purse": "", "for": "a.example, today", "spent": 2.5, "limit": 20, "left": 17.5}
+    assert budget | {"budget": ""} == {
+        "budget": "", "for": "a.example, today", "spent": 2.5, "limit": 20, "left": 17.5,
+        "setting": "domains.a.example.budget",
+    }  # fmt: skip
     assert await reset_routes(project) == 2
-    assert (await route_report(project, limit=9)).standings == []
+    assert (await route_report(project, limit=9)).learned == []
 
 
 async def test_a_site_with_a_limit_has_a_budget_before_anything_was_spent(project: Project) -> None:
@@ -64,15 +67,15 @@ async def test_a_site_with_a_limit_has_a_budget_before_anything_was_spent(projec
     assert [(one.meaning, one.left) for one in report.budgets] == [("c.example, today", 20)]
 
 
-async def test_a_pool_sums_up_its_exits(project: Project) -> None:
+async def test_a_pool_sums_up_its_proxies(project: Project) -> None:
     (before,) = untouched_pools(project.settings)
-    assert [one.state for one in before.exits] == ["new", "new"]
-    first, second = (one.exit for one in before.exits)
-    await project.state.exits.report(
+    assert [one.state for one in before.proxies] == ["new", "new"]
+    first, second = (one.proxy for one in before.proxies)
+    await project.state.proxies.report(
         "fast",
         [
-            ExitReport(exit=first, outcome=ExitOutcome.OK, times=3, seconds=0.5, bytes=100),
-            ExitReport(exit=second, outcome=ExitOutcome.BANNED, words="403"),
+            ProxyReport(proxy=first, outcome=ProxyOutcome.OK, times=3, seconds=0.5, bytes=100),
+            ProxyReport(proxy=second, outcome=ProxyOutcome.BANNED, words="403"),
         ],
         RestTerms(),
     )
@@ -80,8 +83,8 @@ async def test_a_pool_sums_up_its_exits(project: Project) -> None:
     (pool,) = served(await proxy_pools(project, "fast"))
 
     assert (pool["tries"], pool["successes"], pool["bans"], pool["resting"], pool["latency"]) == (4, 3, 1, 1, 0.5)
-    assert [(one["exit"], one["state"]) for one in pool["exits"]] == [(second, "resting"), (first, "ok")]
-    assert pool["exits"][0]["resting_until"] is not None
-    assert await reset_exits(project, "fast") == 2
+    assert [(one["proxy"], one["state"]) for one in pool["proxies"]] == [(second, "resting"), (first, "ok")]
+    assert pool["proxies"][0]["resting_until"] is not None
+    assert await reset_proxies(project, "fast") == 2
     with pytest.raises(Misconfigured, match="no proxy pool 'fats'"):
-        await reset_exits(project, "fats")
+        await reset_proxies(project, "fats")

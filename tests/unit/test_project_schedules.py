@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,17 @@ import pytest
 from gossamer.errors import Misconfigured, SpiderNotFound
 from gossamer.project.open import Project, open_project
 from gossamer.project.schedules.changes import (
+    ScheduleEdit,
     add_schedule,
+    edit_mark,
+    edit_schedule,
     new_schedule,
     pause_schedule,
     remove_schedule,
     resume_schedule,
     run_schedule,
 )
-from gossamer.project.schedules.schedules import list_schedules, show_schedule, unstarted_schedules
+from gossamer.project.schedules.schedules import calendar, list_schedules, show_schedule, unstarted_schedules
 from gossamer.settings import FILE_NAME, ScheduleTable, load
 
 TOML = """
@@ -85,6 +89,21 @@ async def test_a_schedule_is_paused_resumed_run_and_removed(project: Project) ->
         await show_schedule(project, "hourly")
 
 
+async def test_of_two_who_edit_a_schedule_the_later_one_is_told(project: Project) -> None:
+    await added(project)
+    seen = edit_mark(await show_schedule(project, "hourly"))
+    edit = ScheduleEdit(trigger="every 2h", zone="UTC", windows="", overlap="skip", limit=None, budget=None, seen=seen)
+    await edit_schedule(project, "hourly", edit)
+
+    late = msgspec.structs.replace(edit, trigger="every 1h", limit=5)
+    with pytest.raises(Misconfigured, match="was changed since you looked: it runs every 2 h"):
+        await edit_schedule(project, "hourly", late)
+
+    again = msgspec.structs.replace(late, seen=edit_mark(await show_schedule(project, "hourly")))
+    await edit_schedule(project, "hourly", again)
+    assert (await show_schedule(project, "hourly")).limit == 5
+
+
 async def test_what_cannot_be_added_or_removed_is_refused(project: Project) -> None:
     with pytest.raises(Misconfigured, match="change it there"):
         new_schedule(project.settings, "nightly", HOURLY)
@@ -96,3 +115,31 @@ async def test_what_cannot_be_added_or_removed_is_refused(project: Project) -> N
     with pytest.raises(Misconfigured, match="Add --replace"):
         await added(project)
     assert (await added(project, replace=True)).name == "hourly"
+
+
+async def test_a_busy_schedule_hides_no_other_in_the_coming_day(project: Project) -> None:
+    await added(project, "busy", ScheduleTable(spider="https://shop.example/", every="1m"))
+
+    (busy, nightly), due = await calendar(project, timedelta(days=1), most=10)
+
+    assert (busy.schedule, busy.cut, len(busy.times)) == ("busy", True, 300)
+    assert (nightly.schedule, nightly.cut, len(nightly.times)) == ("nightly", False, 1)
+    assert due == 2
+    first, due = await calendar(project, timedelta(days=1), most=1)
+    assert ([one.schedule for one in first], due) == (["busy"], 2)
+
+
+async def test_many_busy_schedules_share_the_ticks_of_the_calendar_and_the_rare_ones_are_whole(
+    project: Project,
+) -> None:
+    for number in range(9):
+        await added(project, f"busy-{number}", ScheduleTable(spider="https://shop.example/", every="1m"))
+    await added(project, "hourly", ScheduleTable(spider="https://shop.example/", every="1h"))
+
+    lanes, due = await calendar(project, timedelta(days=1), most=50)
+
+    ticks = {lane.schedule: len(lane.times) for lane in lanes}
+    assert due == len(lanes) == 11
+    assert sum(ticks.values()) <= 1250
+    assert (ticks["nightly"], ticks["hourly"]) == (1, 25)
+    assert min(ticks[f"busy-{number}"] for number in range(9)) >= 100

@@ -24,9 +24,13 @@ from gossamer.project.dead_letters.dead_letters import (
 from gossamer.project.dead_letters.story import story_of
 from gossamer.project.jobs.status import job_status
 from gossamer.project.open import open_project
+from gossamer.project.records.records import history
+from gossamer.project.records.table import story_of_record
 from gossamer.project.sites.sites import queue_by_site
 from gossamer.project.workers.scaling import scaling
+from gossamer.server.ui.why import timeline
 from gossamer.settings import load
+from gossamer.store.contract import Retirement
 from tests.conformance.stores import book, result
 from tests.unit.commandline import TOML, candidate
 from tests.unit.crawled import BODY, SHOP, SLOW, crawl_half
@@ -60,6 +64,25 @@ async def test_a_story_names_the_records_of_the_page(project):
     assert (record.key, record.version, record.data) == ("emma", 1, {"title": "Emma"})
 
 
+async def test_a_record_that_is_gone_says_so_where_its_page_and_its_history_are_told(project):
+    now = project.clock.now()
+    await project.records.save([result(book("emma", at=now - 9))])
+    identity = ("Book", "shop.example", "emma")
+    await project.records.retire(Retirement(job="books-2", spider="books", at=now - 5, records=[identity]))
+
+    events = timeline(await story_of(project, f"{SHOP}/emma"))
+    assert [(one.title, one.words) for one in events if "record" in one.title] == [
+        ("record Book gone", "emma was marked as gone by books-2")
+    ]
+
+    await project.records.save([result(book("emma", at=now, job="books-3", price=2))])
+    (record,) = await history(project, "emma")
+    steps = story_of_record(record).steps
+    assert [(step.version, step.gone, step.back) for step in steps] == [
+        (3, False, True), (2, True, False), (1, False, False),
+    ]  # fmt: skip
+
+
 async def test_the_next_step_can_be_pasted_into_a_shell_whatever_the_site_called_its_page(project):
     url = f"{SHOP}/x;touch$IFS/tmp/y?a=1&b=$(id)"
     await project.state.frontier.add("books-1", [candidate(url, priority=1_000_000)])
@@ -83,7 +106,7 @@ async def test_letters_are_counted_listed_and_shown_with_their_raw_page(project)
     page = await list_letters(project, EVERY, limit=1)
     (broken,) = await show_letters(project, f"{SHOP}/broken")
 
-    assert (page.total, len(page.letters), await count_letters(project, EVERY)) == (2, 1, 2)
+    assert (page.total, len(page.dead_letters), await count_letters(project, EVERY)) == (2, 1, 2)
     assert page.by_reason == {"http-404": 1, "parse": 1}
     assert await raw_page(project, broken) == BODY
     (gone,) = await show_letters(project, f"{SHOP}/gone")
@@ -121,7 +144,7 @@ async def test_people_are_told_that_a_site_is_away_and_when_it_is_tried_again(pr
 
 
 @pytest.mark.parametrize(
-    ("politeness", "manners", "words"),
+    ("politeness", "of_job", "words"),
     [
         ('rate = "unlimited"\nconcurrency = 2', JobPoliteness(), "2 at a time at this site: politeness.concurrency"),
         ('rate = "6/m"', JobPoliteness(), "6/m at this site: politeness.rate"),
@@ -133,11 +156,11 @@ async def test_people_are_told_that_a_site_is_away_and_when_it_is_tried_again(pr
     ],
     ids=["at once", "rate of the site", "rate of the job"],
 )
-async def test_a_page_that_a_limit_holds_back_names_the_limit_and_no_worker(tmp_path, politeness, manners, words):
+async def test_a_page_that_a_limit_holds_back_names_the_limit_and_no_worker(tmp_path, politeness, of_job, words):
     (tmp_path / "gossamer.toml").write_text(f"[politeness]\n{politeness}\n")
     async with open_project(load(start=tmp_path, environ={})) as project:
         state = project.state
-        job, _ = await state.jobs.open_job("wares", JobTerms(manners=manners), fresh=False)
+        job, _ = await state.jobs.open_job("wares", JobTerms(politeness=of_job), fresh=False)
         await state.frontier.add(job.id, [candidate(f"{SHOP}/{n}") for n in range(6)])
         assert (await state.frontier.lease(job.id, project.worker, 2)).leases
 

@@ -28,19 +28,19 @@ def refusal(folder, environ=None, **terms) -> str:
 def test_the_user_name_carries_session_and_country(tmp_path):
     gateway = opened(tmp_path, username=FULL, country="us")
 
-    found = gateway.exit("abc123", None)
+    found = gateway.proxy("abc123", None)
 
     assert (found.username, found.password) == ("ann-session-abc123-country-us", PASSWORD)
     assert (found.scheme, found.host, found.port, found.pool) == ("http", "gate.example", 8000, "home")
     assert found.name == "http://gate.example:8000#abc123"
-    assert gateway.exit("abc123", "de").username == "ann-session-abc123-country-de"
+    assert gateway.proxy("abc123", "de").username == "ann-session-abc123-country-de"
 
 
 def test_what_is_in_brackets_is_left_out_without_a_country(tmp_path):
     gateway = opened(tmp_path, username="{user}-session-{session}[-country-{country}]")
 
-    assert gateway.exit("x1", None).username == "ann-session-x1"
-    assert gateway.exit("x1", "fr").username == "ann-session-x1-country-fr"
+    assert gateway.proxy("x1", None).username == "ann-session-x1"
+    assert gateway.proxy("x1", "fr").username == "ann-session-x1-country-fr"
 
 
 def test_a_country_outside_of_brackets_must_have_a_default(tmp_path):
@@ -67,11 +67,11 @@ def test_a_country_that_could_change_the_rest_of_the_name_is_refused(tmp_path):
 
     for country in ("us:x", "u s", "de@evil.example", "{user}", "é"):
         with pytest.raises(Misconfigured):
-            gateway.exit("x1", country)
+            gateway.proxy("x1", country)
 
 
 def test_a_user_with_braces_stays_as_it_is(tmp_path):
-    assert opened(tmp_path, user=Secret("{session}"), username="{user}-{session}").exit("x1", None).username == (
+    assert opened(tmp_path, user=Secret("{session}"), username="{user}-{session}").proxy("x1", None).username == (
         "{session}-x1"
     )
 
@@ -83,7 +83,7 @@ def test_user_and_password_may_come_from_a_variable_or_a_secret_file(tmp_path):
     in_variable = opened(tmp_path, {"GATE": "eve:p:w"}, env="GATE", **none)
     in_file = opened(tmp_path, secret="secret", **none)
 
-    found = [gateway.exit("x", None) for gateway in (in_variable, in_file)]
+    found = [gateway.proxy("x", None) for gateway in (in_variable, in_file)]
     assert [(one.username, one.password) for one in found] == [
         ("eve-x", "p:w"), ("sue-x", f"{PASSWORD}:x"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""All pools of a process beside a real book: exits are taken, reports reach the others, what must rest rests."""
+"""All pools of a process beside a real book: proxies are taken, reports reach the others, what must rest rests."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from gossamer.backends.sqlite.connection import Database
-from gossamer.backends.sqlite.exits import SqliteExitBook
+from gossamer.backends.sqlite.proxies import SqliteProxyBook
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.clock import SystemClock, VirtualClock
-from gossamer.errors import AllExitsRest, BackendUnavailable, Misconfigured
+from gossamer.errors import AllProxiesRest, BackendUnavailable, Misconfigured
 from gossamer.model import events
-from gossamer.model.route import Exit, ExitOutcome
+from gossamer.model.route import Proxy, ProxyOutcome
 from gossamer.routing.proxies.pools import Pools, without_secrets
 from gossamer.settings import ProxyPool
 from gossamer.units import Secret
 from tests.patience import PATIENCE, until
 
-OK, BANNED, FAILED = ExitOutcome.OK, ExitOutcome.BANNED, ExitOutcome.FAILED
+OK, BANNED, FAILED = ProxyOutcome.OK, ProxyOutcome.BANNED, ProxyOutcome.FAILED
 PAGE = b"\x07" * 16
 PASSWORD = "s3cr3t-pa55"
 
@@ -53,7 +53,7 @@ class Heard:
 class Bench:
     """A state file, a clock, and as many workers as a test wants."""
 
-    def __init__(self, folder: Path, book: SqliteExitBook, clock: VirtualClock | SystemClock) -> None:
+    def __init__(self, folder: Path, book: SqliteProxyBook, clock: VirtualClock | SystemClock) -> None:
         self.folder, self.book, self.clock = folder, book, clock
         self.heard = Heard()
 
@@ -80,7 +80,7 @@ async def opened(folder: Path, clock: VirtualClock | SystemClock) -> AsyncIterat
         role="state",
     )
     async with database:
-        yield Bench(folder, SqliteExitBook(database, clock), clock)
+        yield Bench(folder, SqliteProxyBook(database, clock), clock)
 
 
 @pytest.fixture
@@ -97,21 +97,21 @@ async def live(tmp_path):
         yield made
 
 
-async def take(pools: Pools, pool: str = "p", site: str = "shop.example", page: bytes = PAGE, **options: Any) -> Exit:
+async def take(pools: Pools, pool: str = "p", site: str = "shop.example", page: bytes = PAGE, **options: Any) -> Proxy:
     return await pools.take(pool, site=site, fingerprint=page, **options)
 
 
 # -- taking ------------------------------------------------------------------------------------------------------
 
 
-async def test_exits_of_a_datacenter_pool_take_turns(bench):
+async def test_proxies_of_a_datacenter_pool_take_turns(bench):
     async with bench.worker(p=listed(4)) as pools:
         taken = Counter([(await take(pools)).name for _ in range(40)])
 
     assert taken == {f"http://x{n}.example:80": 10 for n in range(4)}
 
 
-async def test_a_failing_exit_is_taken_less_often_and_a_new_one_is_trusted(bench):
+async def test_a_failing_proxy_is_taken_less_often_and_a_new_one_is_trusted(bench):
     async with bench.worker(p=listed(2, cooldown=timedelta(seconds=1))) as pools:
         for _ in range(40):
             one = await take(pools)
@@ -122,7 +122,7 @@ async def test_a_failing_exit_is_taken_less_often_and_a_new_one_is_trusted(bench
     assert 5 <= taken["x0.example"] < 45
 
 
-async def test_a_residential_pool_keeps_its_exit_for_a_site_in_every_worker(bench):
+async def test_a_residential_pool_keeps_its_proxy_for_a_site_in_every_worker(bench):
     terms = listed(20, kind="residential")
     async with bench.worker(p=terms) as one, bench.worker(p=terms) as other:
         first = {(await take(pools, site="a.example")).name for pools in (one, other) for _ in range(20)}
@@ -132,7 +132,7 @@ async def test_a_residential_pool_keeps_its_exit_for_a_site_in_every_worker(benc
     assert len(spread) > 10
 
 
-async def test_a_banned_exit_is_never_taken_until_it_wakes(bench):
+async def test_a_banned_proxy_is_never_taken_until_it_wakes(bench):
     async with bench.worker(p=listed(3)) as pools:
         banned = await take(pools)
         pools.report(banned, BANNED)
@@ -142,16 +142,16 @@ async def test_a_banned_exit_is_never_taken_until_it_wakes(bench):
         assert banned.name in {(await take(pools)).name for _ in range(30)}
 
 
-async def test_when_all_exits_rest_the_wait_is_told_and_nothing_else_is_given(bench):
+async def test_when_all_proxies_rest_the_wait_is_told_and_nothing_else_is_given(bench):
     async with bench.worker(p=listed(3)) as pools:
         for _ in range(3):
             pools.report(await take(pools), BANNED)
             bench.clock.advance(10)
 
-        with pytest.raises(AllExitsRest) as resting:
+        with pytest.raises(AllProxiesRest) as resting:
             await take(pools)
         assert resting.value.wait == timedelta(seconds=30)  # the first was banned half a minute ago
-        assert "All 3 exits of pool p" in str(resting.value)
+        assert "All 3 proxies of pool p" in str(resting.value)
         bench.clock.advance(30)
         assert (await take(pools)).host == "x0.example"
 
@@ -160,7 +160,7 @@ async def test_a_long_rest_is_looked_at_again_within_minutes(bench):
     async with bench.worker(p=listed(1, cooldown=timedelta(hours=1))) as pools:
         pools.report(await take(pools), BANNED)
 
-        with pytest.raises(AllExitsRest) as resting:
+        with pytest.raises(AllProxiesRest) as resting:
             await take(pools)
     assert resting.value.wait == timedelta(minutes=5)
 
@@ -188,10 +188,10 @@ async def test_settings_that_make_no_sense_are_refused(bench, terms, words):
                 await pools.prepare([name])
 
 
-# -- another exit for another try ----------------------------------------------------------------------------------
+# -- another proxy for another try ----------------------------------------------------------------------------------
 
 
-async def test_another_try_takes_another_exit_also_in_another_process(bench):
+async def test_another_try_takes_another_proxy_also_in_another_process(bench):
     async with bench.worker(p=listed(3)) as one, bench.worker(p=listed(3)) as other:
         first = await take(one)
         one.report(first, FAILED, fingerprint=PAGE)
@@ -203,7 +203,7 @@ async def test_another_try_takes_another_exit_also_in_another_process(bench):
         assert first.name in {(await take(other, attempt=1, page=b"\x08" * 16)).name for _ in range(10)}
 
 
-async def test_an_exit_is_used_again_when_a_page_has_tried_all_and_that_is_told_once(bench):
+async def test_an_proxy_is_used_again_when_a_page_has_tried_all_and_that_is_told_once(bench):
     async with bench.worker(p=listed(2)) as pools:
         for name in range(2):
             one = await take(pools)
@@ -213,7 +213,7 @@ async def test_an_exit_is_used_again_when_a_page_has_tried_all_and_that_is_told_
         for _ in range(5):
             assert (await take(pools, attempt=2)).host in ("x0.example", "x1.example")
     assert len(bench.heard.words) == 1
-    assert "every exit of pool p" in bench.heard.words[0]
+    assert "every proxy of pool p" in bench.heard.words[0]
 
 
 async def test_what_the_caller_wants_to_avoid_is_avoided(bench):
@@ -223,7 +223,7 @@ async def test_what_the_caller_wants_to_avoid_is_avoided(bench):
         assert (await take(pools, "r", avoid=[first.name])).name != first.name
 
 
-async def test_a_key_of_the_spider_keeps_its_exit_also_when_a_page_is_tried_again(bench):
+async def test_a_key_of_the_spider_keeps_its_proxy_also_when_a_page_is_tried_again(bench):
     async with bench.worker(p=listed(20)) as one, bench.worker(p=listed(20)) as other:
         first = await take(one, session="basket-1")
         one.report(first, FAILED, fingerprint=PAGE)
@@ -302,7 +302,7 @@ async def test_bans_behind_a_gateway_are_counted_and_it_goes_on_but_a_dead_gatew
 
         for _ in range(20):
             pools.report(await take(pools, "g"), FAILED)
-        with pytest.raises(AllExitsRest, match="The gateway of pool g"):
+        with pytest.raises(AllProxiesRest, match="The gateway of pool g"):
             await take(pools, "g")
 
 
@@ -313,10 +313,10 @@ async def test_what_is_left_is_told_when_the_worker_goes(bench):
     async with bench.worker(p=listed(1)) as pools:
         one = await take(pools)
         for _ in range(1000):
-            pools.report(one, OK, seconds=0.25, received=100, tokens=0.5)
+            pools.report(one, OK, seconds=0.25, received=100, credits=0.5)
 
     (health,) = await bench.book.health("p")
-    assert (health.tries, health.successes, health.bytes, health.tokens) == (1000, 1000, 100_000, 500.0)
+    assert (health.tries, health.successes, health.bytes, health.credits) == (1000, 1000, 100_000, 500.0)
     assert health.latency == pytest.approx(0.25)
 
 
@@ -333,7 +333,7 @@ async def test_a_ban_is_in_the_book_at_once_and_other_workers_learn_of_it_within
 
 
 def ban_one(folder: str) -> None:
-    """The life of another worker process: it takes an exit, and is banned."""
+    """The life of another worker process: it takes a proxy, and is banned."""
 
     async def live() -> None:
         async with opened(Path(folder), SystemClock()) as bench, bench.worker(p=listed(2)) as pools:
@@ -371,7 +371,7 @@ async def test_a_reset_ends_the_rests_of_workers_that_run(bench):
     async with bench.worker(p=listed(1, cooldown=timedelta(hours=1))) as pools:
         pools.report(await take(pools), BANNED)
         await pools.flush()
-        with pytest.raises(AllExitsRest):
+        with pytest.raises(AllProxiesRest):
             await take(pools)
 
         assert await bench.book.reset("p") == 1
@@ -381,7 +381,7 @@ async def test_a_reset_ends_the_rests_of_workers_that_run(bench):
             bench.clock.advance(1)
             try:
                 return bool(await take(pools))
-            except AllExitsRest:
+            except AllProxiesRest:
                 return False
 
         await until(is_awake)
@@ -402,7 +402,7 @@ async def test_what_was_counted_here_and_not_told_yet_survives_what_is_heard(ben
 class Away:
     """A book that does not answer while `away`."""
 
-    def __init__(self, book: SqliteExitBook) -> None:
+    def __init__(self, book: SqliteProxyBook) -> None:
         self._book = book
         self.away = False
 
@@ -412,7 +412,7 @@ class Away:
         return getattr(self._book, verb)
 
 
-async def test_while_the_book_is_away_exits_are_taken_and_reports_wait(bench):
+async def test_while_the_book_is_away_proxies_are_taken_and_reports_wait(bench):
     book = Away(bench.book)
     async with bench.worker(book, p=listed(3)) as pools:
         await pools.prepare(["p"])
@@ -425,7 +425,7 @@ async def test_while_the_book_is_away_exits_are_taken_and_reports_wait(bench):
             await pools.flush()
         assert banned.name not in {(await take(pools)).name for _ in range(4)}
         with pytest.raises(BackendUnavailable):
-            await take(pools, attempt=1)  # which exits the page has tried elsewhere cannot be known
+            await take(pools, attempt=1)  # which proxies the page has tried elsewhere cannot be known
 
         book.away = False
         await pools.flush()
@@ -481,6 +481,6 @@ async def test_words_of_a_failure_are_kept_without_the_secret(bench):
 
 
 def test_secrets_are_found_in_the_spelling_of_an_address():
-    one = Exit(pool="p", name="x", scheme="http", host="x.example", port=1, username="a@b.example", password="p/w#1")
+    one = Proxy(pool="p", name="x", scheme="http", host="x.example", port=1, username="a@b.example", password="p/w#1")
 
     assert without_secrets("http://a%40b.example:p%2Fw%231@x.example", one) == "http://***:***@x.example"

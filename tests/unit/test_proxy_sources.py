@@ -1,25 +1,25 @@
-"""Where exits come from: every form, every source, and what is said when something is wrong with them."""
+"""Where proxies come from: every form, every source, and what is said when something is wrong with them."""
 
 from __future__ import annotations
 
 import pytest
 
 from gossamer.errors import Misconfigured
-from gossamer.model.route import Exit
-from gossamer.routing.proxies.sources import listed_exits, parse_exit
+from gossamer.model.route import Proxy
+from gossamer.routing.proxies.sources import listed_proxies, parse_proxy
 from gossamer.settings import ProxyPool, load
 from gossamer.units import Secret
 
 PASSWORD = "s3cr3t-pa55"
 
 
-def read(text: str) -> Exit:
-    return parse_exit(text, pool="p", where="here")
+def read(text: str) -> Proxy:
+    return parse_proxy(text, pool="p", where="here")
 
 
 def refusal(terms: ProxyPool, folder, environ=None) -> str:
     with pytest.raises(Misconfigured) as refused:
-        listed_exits("fast", terms, folder, environ or {})
+        listed_proxies("fast", terms, folder, environ or {})
     assert "fast" in str(refused.value)
     assert PASSWORD not in str(refused.value)
     assert PASSWORD not in repr(refused.value)
@@ -90,7 +90,7 @@ def test_what_cannot_be_read_is_refused_with_its_line_and_without_the_secret(tmp
     assert words in told
 
 
-def test_exits_come_from_settings_file_secret_and_variable_each_once(tmp_path):
+def test_proxies_come_from_settings_file_secret_and_variable_each_once(tmp_path):
     (tmp_path / "list.txt").write_bytes(
         b"\xef\xbb\xbf# fast ones\r\n\r\n  a.example:1  \r\n"
         b"b.example:2 # in the cellar\r\n#c.example:3\r\na.example:1\r\n"
@@ -100,21 +100,21 @@ def test_exits_come_from_settings_file_secret_and_variable_each_once(tmp_path):
         urls=(Secret("http://e.example:5"), Secret("a.example:1")), file="list.txt", secret="secret", env="LIST"
     )
 
-    exits = listed_exits("fast", terms, tmp_path, {"LIST": "f.example:6, g.example:7\n h.example:8,,"})
+    proxies = listed_proxies("fast", terms, tmp_path, {"LIST": "f.example:6, g.example:7\n h.example:8,,"})
 
-    assert [one.host for one in exits] == [f"{letter}.example" for letter in "eabdfgh"]
-    assert exits[3].password == "x#y"
-    assert exits[0].name == "http://e.example:5"
-    assert {one.pool for one in exits} == {"fast"}
+    assert [one.host for one in proxies] == [f"{letter}.example" for letter in "eabdfgh"]
+    assert proxies[3].password == "x#y"
+    assert proxies[0].name == "http://e.example:5"
+    assert {one.pool for one in proxies} == {"fast"}
 
 
-def test_exits_that_share_an_address_have_names_of_their_own_that_tell_nothing(tmp_path):
+def test_proxies_that_share_an_address_have_names_of_their_own_that_tell_nothing(tmp_path):
     terms = ProxyPool(urls=tuple(Secret(f"http://gate.example:1:ann-{n}:{PASSWORD}"[7:]) for n in range(3)))
 
-    exits = listed_exits("fast", terms, tmp_path, {})
-    again = listed_exits("fast", ProxyPool(urls=terms.urls[::-1]), tmp_path, {})
+    proxies = listed_proxies("fast", terms, tmp_path, {})
+    again = listed_proxies("fast", ProxyPool(urls=terms.urls[::-1]), tmp_path, {})
 
-    names = [one.name for one in exits]
+    names = [one.name for one in proxies]
     assert len(set(names)) == 3
     assert all(name.startswith("http://gate.example:1~") for name in names)
     assert not any("ann" in name or PASSWORD in name for name in names)
@@ -153,7 +153,7 @@ def test_a_pool_is_read_from_the_project_file_and_never_prints_its_secrets(tmp_p
     )
     settings = load(start=tmp_path, environ={})
 
-    (found,) = listed_exits("fast", settings.proxies["fast"], tmp_path, {})
+    (found,) = listed_proxies("fast", settings.proxies["fast"], tmp_path, {})
 
     assert found.password == PASSWORD
     assert PASSWORD not in repr(settings)

@@ -16,10 +16,10 @@ from gossamer.pipeline.near_duplicates import NearDuplicates
 from gossamer.pipeline.quality_guard import FEWEST, QualityGuard
 from gossamer.pipeline.quality_rules import faults_of
 from gossamer.pipeline.steps import Drop, Piped, Pipeline
-from gossamer.settings.tables import Quality
-from gossamer.store.record_rules import added_up
+from gossamer.settings.quality_tables import QualityTable
+from gossamer.store.record_rules import sum_tallies
 
-TERMS = Quality()
+TERMS = QualityTable()
 DAY = 1_800_000_000.0  # 2027-01-15
 
 
@@ -96,7 +96,7 @@ def test_a_price_is_compared_with_the_one_before_in_the_same_currency(before: An
 
 
 def test_rules_can_be_switched_off() -> None:
-    terms = Quality(price_ceiling=None, price_jump=None)
+    terms = QualityTable(price_ceiling=None, price_jump=None)
     item = good(price=Money(Decimal(10**9), "EUR"))
     assert faults_of(item, terms, before={"price": {"amount": "1", "currency": "EUR"}}) == []
 
@@ -149,7 +149,7 @@ async def test_pages_that_are_alike_share_their_tallies_and_all_of_them_count() 
     pages = [(await inspected(inspector, good(sku=str(number)))).inspection.tallies for number in range(3)]
     other = (await inspected(inspector, good(sku="3", price=None))).inspection.tallies
     assert pages[1] is pages[2]
-    sums = {key[2:]: count for key, count in added_up([*pages[0], *pages[1], *pages[2], *other])}
+    sums = {key[2:]: count for key, count in sum_tallies([*pages[0], *pages[1], *pages[2], *other])}
     assert sums["Product", "*", ""] == (4, 4, 0)
     assert sums["Product", "price", ""] == (4, 3, 0)
     assert sums["*", "*", ""] == (4, 4, 0)

@@ -165,7 +165,7 @@ def test_a_list_of_any_form_is_taken_whole(form: str) -> None:
     head, end, block, count, fourth = FORMS[form]
     page = page_of(MENU + head + "".join(map(block, range(count))) + end)
 
-    draft = draft_recipe(page, page_of("<title>Behind it</title>"), "list.toml")
+    draft = draft_recipe(page, [page_of("<title>Behind it</title>")], "list.toml")
     items = check_page(recipe(draft.text), "listing", page).items
 
     assert len(items) == count

@@ -7,7 +7,7 @@ import pytest
 from gossamer.errors import ParseFailed
 from gossamer.model.item import item_key, validate
 from gossamer.parse.page import Page
-from gossamer.recipe.spider import unread
+from gossamer.recipe.spider import check_page, unread
 from tests.unit.recipes import fields, page_of, parsed, values
 
 PAGE = """<!doctype html><html><head><title>Lamp</title><base href="/sub/">
@@ -278,3 +278,13 @@ def test_json_that_is_too_deep_for_a_path_is_a_parse_failure():
 
     with pytest.raises(ParseFailed, match=r"json \$\.\.x cannot be followed here"):
         parsed(spider, page_of('{"a":' * 300 + "1" + "}" * 300, label="application/json"))
+
+
+@pytest.mark.parametrize("text", ["£5", "5 £", "$5.00", "kr 5"])
+def test_a_price_whose_sign_cannot_be_the_declared_currency_is_unreadable(text):
+    spider = fields('value = { css = "b", type = "money", currency = "EUR" }')
+
+    (note,) = check_page(spider, "thing", page_of(f"<b>{text}</b>")).notes
+
+    assert note.value is None
+    assert "is not one of EUR" in note.fault

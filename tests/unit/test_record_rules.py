@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.model.record import PageResult
-from gossamer.store.record_rules import NO_PAGE, REPARSED, Held, Verdict, is_stale, receive, version_seen
+from gossamer.store.record_rules import NO_PAGE, REPARSED, Held, RecordVerdict, is_stale, receive, version_seen
 
 from ..conformance.stores import NOW, book, page_of, tried
 
@@ -24,7 +24,7 @@ class World:
         self.held: Held | None = None
         self.copies: dict[int, list[float]] = {}  # times of the archived visits of each page
 
-    def save(self, result: PageResult, page: int) -> Verdict | None:
+    def save(self, result: PageResult, page: int) -> RecordVerdict | None:
         if result.attempt.outcome != REPARSED and result.page is not None:
             self.copies.setdefault(page, []).append(result.page.fetched_at)
         stale = is_stale(result, max(self.copies.get(page, ()), default=None))
@@ -83,7 +83,7 @@ def test_saving_anything_again_changes_nothing_whatever_came_in_between(
     random.Random(seed).shuffle(saved)
     verdicts = [world.save(*one) for one in saved]
 
-    assert Verdict.CHANGED not in verdicts
+    assert RecordVerdict.CHANGED not in verdicts
     after = msgspec.structs.asdict(world.held) if world.held is not None else None
     if before is not None and after is not None:
         del before["page"], after["page"]  # two pages may give the same at the same time
@@ -94,7 +94,7 @@ def test_what_a_job_saw_is_known_only_when_it_is_kept() -> None:
     _, held = receive(None, book(value=2, at=NOW + 5), 1, now=LATER, min_age=0.0)
     assert version_seen(held, book(value=2).content_hash) == 1
     verdict, _ = receive(held, book(value=1, at=NOW), 1, now=LATER, min_age=0.0)
-    assert verdict is Verdict.LATE
+    assert verdict is RecordVerdict.LATE
     assert version_seen(held, book(value=1).content_hash) == 0
     held.gone = True
     assert version_seen(held, book(value=2).content_hash) == 0

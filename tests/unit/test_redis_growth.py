@@ -46,10 +46,10 @@ async def test_shards_go_to_a_new_node_while_work_goes_on() -> None:
             pages = [candidate(f"https://site{n % SITES}.test/{n}") for n in range(PAGES)]
             await lab.frontier.add(job.id, pages)
             await lab.jobs.seal_seeds(job.id)
-            in_hand = (await lab.frontier.lease(job.id, "before/1/0", SITES)).leases
+            in_progress = (await lab.frontier.lease(job.id, "before/1/0", SITES)).leases
             places = Keyspace("growing", SHARDS)
             slots = sorted(key_slot(places.in_shard(shard, "shard").encode()) for shard in range(0, SHARDS, 2))
-            assert {places.shard_of(lease.task.site) % 2 for lease in in_hand} == {0, 1}  # of both halves
+            assert {places.shard_of(lease.task.site) % 2 for lease in in_progress} == {0, 1}  # of both halves
 
             done: list[str] = []
             over = asyncio.Event()
@@ -58,7 +58,7 @@ async def test_shards_go_to_a_new_node_while_work_goes_on() -> None:
             over.set()
             await asyncio.gather(*busy)
 
-            done += await settled(lab, in_hand)  # what the old node handed out is settled on the new one
+            done += await settled(lab, in_progress)  # what the old node handed out is settled on the new one
             for _ in range(PAGES):
                 batch = await lab.frontier.lease(job.id, "after/1/0", 50)
                 done += await settled(lab, batch.leases)

@@ -53,7 +53,7 @@ async def ask(lab, job, worker, n=1):
 
 
 async def test_a_site_whose_last_grant_was_forgotten_gets_its_interval_and_no_second_holder(cut):
-    # given a worker with a page in hand that the state forgets
+    # given a worker with a page in progress that the state forgets
     lab = cut.lab
     lab.terms["a.test"] = SiteTerms(interval=INTERVAL, burst=1, concurrency=4)
     job = await cut.job()

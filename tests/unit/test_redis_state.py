@@ -311,7 +311,7 @@ async def test_what_is_not_ours_in_the_queue_goes_to_the_dead_letters(valkey):
 
 @asynccontextmanager
 async def starving():
-    """A server whose memory is full, with one task queued and one in hand."""
+    """A server whose memory is full, with one task queued and one in progress."""
     with running_valkey("--maxmemory-policy", "noeviction") as server:
         async with opened(server) as state:
             job, _ = await state.jobs.open_job("books", JobTerms(), fresh=False)

@@ -13,9 +13,9 @@ from gossamer.backends.redis.admission import filter_size
 from gossamer.errors import BackendUnavailable, LeaseLost, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.frontier.state_rows import DumpedUrl
-from gossamer.model.route import ExitOutcome
+from gossamer.model.route import ProxyOutcome
 from gossamer.model.task import UrlState
-from gossamer.routing.proxies.contract import ExitReport, RestTerms
+from gossamer.routing.proxies.contract import ProxyReport, RestTerms
 from gossamer.routing.proxies.health import FORGOTTEN, RENEWED
 from tests.conformance.frontiers import candidate, redis_lab
 from tests.services.valkey import running_valkey
@@ -29,7 +29,7 @@ def balanced(counts):
     return counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
 
 
-async def with_one_in_hand(lab, **terms):
+async def with_one_in_progress(lab, **terms):
     job = await lab.job(**terms)
     await lab.frontier.add(job.id, [candidate("https://a.test/start")])
     [lease] = (await lab.frontier.lease(job.id, "w", 1)).leases
@@ -51,24 +51,24 @@ async def everything(server, project):
 # -- what is forgotten ---------------------------------------------------------------------------------------------
 
 
-async def test_an_exit_that_is_forgotten_leaves_nothing_on_the_server(valkey):
+async def test_an_proxy_that_is_forgotten_leaves_nothing_on_the_server(valkey):
     async with redis_lab(valkey.address(), project="forgetful") as lab:
         terms = RestTerms(cooldown=60.0, max_cooldown=600.0)
-        old = ExitReport(exit="old-exit", outcome=ExitOutcome.BANNED, site="old.example")
-        await lab.exits.report("pool", [old], terms)
-        await lab.exits.renew("pool", "old-session", 0)
+        old = ProxyReport(proxy="old-proxy", outcome=ProxyOutcome.BANNED, site="old.example")
+        await lab.proxies.report("pool", [old], terms)
+        await lab.proxies.renew("pool", "old-session", 0)
         held = await everything(valkey, "forgetful")
-        assert all(word in held for word in ("old-exit", "old.example", "old-session"))
+        assert all(word in held for word in ("old-proxy", "old.example", "old-session"))
 
         # when others are used a month later
         lab.clock.advance(max(FORGOTTEN, RENEWED) + 1)
-        await lab.exits.report("pool", [ExitReport(exit="new-exit", outcome=ExitOutcome.OK)], terms)
-        await lab.exits.renew("pool", "new-session", 0)
+        await lab.proxies.report("pool", [ProxyReport(proxy="new-proxy", outcome=ProxyOutcome.OK)], terms)
+        await lab.proxies.renew("pool", "new-session", 0)
 
         # then rows and indexes of the old ones are gone
         held = await everything(valkey, "forgetful")
-        assert "new-exit" in held
-        assert [word for word in ("old-exit", "old.example", "old-session") if word in held] == []
+        assert "new-proxy" in held
+        assert [word for word in ("old-proxy", "old.example", "old-session") if word in held] == []
 
 
 # -- many links ----------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ async def test_an_exit_that_is_forgotten_leaves_nothing_on_the_server(valkey):
 async def test_a_page_with_thousands_of_links_that_only_the_filter_knows_is_settled(valkey):
     async with redis_lab(valkey.address()) as lab:
         # given pages that are done, so that nothing but the filter remembers them
-        job, lease = await with_one_in_hand(lab, dedup="bloom", dedup_expected=100_000, max_urls_per_pattern=None)
+        job, lease = await with_one_in_progress(lab, dedup="bloom", dedup_expected=100_000, max_urls_per_pattern=None)
         await lab.frontier.complete(lease, UrlState.DONE, "", links(9_000))
         for one in links(9_000):
             await lab.jobs.server.call("HDEL", lab.jobs.keys.in_shard(0, "1:urls"), one.fingerprint)
@@ -103,7 +103,7 @@ def bloom(expected):
 
 async def test_a_site_that_cannot_be_read_spoils_no_settlement_halfway(valkey):
     async with redis_lab(valkey.address()) as lab:
-        # given two pages in hand, one of them of a site whose row is damaged
+        # given two pages in progress, one of them of a site whose row is damaged
         job = await lab.job()
         await lab.frontier.add(job.id, [candidate("https://a.test/"), candidate("https://b.test/")])
         good, bad = (await lab.frontier.lease(job.id, "w", 2)).leases
@@ -128,7 +128,7 @@ async def test_a_site_that_cannot_be_read_spoils_no_settlement_halfway(valkey):
 
 async def test_links_beyond_what_one_script_takes_enter_in_their_order(valkey):
     async with redis_lab(valkey.address()) as lab:
-        job, lease = await with_one_in_hand(lab, max_urls_per_pattern=None)
+        job, lease = await with_one_in_progress(lab, max_urls_per_pattern=None)
 
         added = await lab.frontier.complete(lease, UrlState.DONE, "", links(1_234))
 
@@ -140,7 +140,7 @@ async def test_links_beyond_what_one_script_takes_enter_in_their_order(valkey):
 
 async def test_a_worker_that_lost_its_lease_adds_none_of_its_many_links(valkey):
     async with redis_lab(valkey.address()) as lab:
-        job, lease = await with_one_in_hand(lab)
+        job, lease = await with_one_in_progress(lab)
         lab.clock.advance(31)
         with pytest.raises(LeaseLost):
             await lab.frontier.complete(lease, UrlState.DONE, "", links(1_234))
@@ -168,7 +168,7 @@ async def test_settlements_go_together_only_as_far_as_their_links_are_few():
 
 async def test_links_to_other_shards_keep_to_the_bound_of_the_queue(valkey):
     async with redis_lab(valkey.address(), shards=4) as lab:
-        job, lease = await with_one_in_hand(lab, max_queued=10)
+        job, lease = await with_one_in_progress(lab, max_queued=10)
         found = [candidate(f"https://s{n}.test/") for n in range(500)]
 
         added = await lab.frontier.complete(lease, UrlState.DONE, "", found)
@@ -182,7 +182,7 @@ async def test_links_to_other_shards_keep_to_the_bound_of_the_queue(valkey):
 async def test_out_of_memory_a_page_with_links_to_other_shards_is_not_settled_until_they_have_room():
     with running_valkey("--maxmemory-policy", "noeviction") as server:
         async with redis_lab(server.address(), shards=4) as lab:
-            job, lease = await with_one_in_hand(lab)
+            job, lease = await with_one_in_progress(lab)
             found = [candidate(f"https://s{n}.test/") for n in range(50)]
             server.say("CONFIG", "SET", "maxmemory", "1mb")
             with pytest.raises(BackendUnavailable, match="out of memory"):

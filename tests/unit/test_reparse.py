@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from gossamer.errors import Misconfigured, Permanent, SpiderNotFound
-from gossamer.model.job import Job, JobState, JobTerms
+from gossamer.model.job import REPARSE, Job, JobState, JobTerms
 from gossamer.model.page import Snapshot
 from gossamer.project.records.records import is_reparse
-from gossamer.project.reparse.archive_job import REPARSE, ReparseTerms, entering, is_reparse_job, terms_of
-from gossamer.project.reparse.messages import Order, PageOrder
+from gossamer.project.reparse.archive_job import ReparseTerms, entering, terms_of
+from gossamer.project.reparse.messages import Order, ParseOrder
 from gossamer.project.reparse.parser_pool import PORTION_BYTES, ParserDesk, _portions, size_of
 from gossamer.project.reparse.parser_process import ArchiveParser
 from gossamer.schedule.spider_loader import Spiders
@@ -199,7 +199,7 @@ def test_all_records_of_a_page_are_told_to_programs(project):
 async def test_portions_are_bounded_by_pages_and_by_bytes(lengths, cut):
     async def pages():
         for length in lengths:
-            yield PageOrder(
+            yield ParseOrder(
                 run="r", ref=f"2027-01-31/host-1.zst#5+{length}", fingerprint=b"", body_hash=b"", url="", job="",
                 spider="",
             )  # fmt: skip
@@ -221,7 +221,7 @@ def test_workers_do_what_is_left_to_them_and_people_pause_and_cancel_it(project)
     project.run("job", "pause", "reparse-shop-2")
     project.run("worker", "--until-idle", "--quiet")
     assert stored(project) == {}
-    assert project.run("status", "reparse-shop-2", "--json").json["standing"] == "paused"
+    assert project.run("status", "reparse-shop-2", "--json").json["phase"] == "paused"
 
     project.run("job", "resume", "reparse-shop-2")
     project.run("worker", "--until-idle", "--quiet")
@@ -293,7 +293,7 @@ def test_pages_that_a_dead_reader_had_entered_are_entered_once(project):
     reparse(project, "--detach")
 
     async def enter_some(system):
-        (job,) = (one for one in await system.state.jobs.jobs() if is_reparse_job(one))
+        (job,) = (one for one in await system.state.jobs.jobs() if one.parses_again)
         async for judged in entering(system, terms_of(system.settings, job)):
             await system.state.frontier.add(job.id, judged.candidates[:4])
 
@@ -323,7 +323,7 @@ async def test_a_desk_answers_each_caller_and_outlives_what_one_of_them_did(tmp_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gossamer.toml").write_text("")
     (tmp_path / "spiders").mkdir()
-    lost = PageOrder(run="r", ref="x.zst#0+1", fingerprint=b"1", body_hash=b"", url=f"{SHOP}/1", job="", spider="shop")
+    lost = ParseOrder(run="r", ref="x.zst#0+1", fingerprint=b"1", body_hash=b"", url=f"{SHOP}/1", job="", spider="shop")
     async with ParserDesk(1.0, size=2, patience=timedelta(minutes=1)) as desk:
         outcomes = await asyncio.gather(
             *(desk.parse(msgspec.structs.replace(lost, url=f"{SHOP}/{n}")) for n in range(20))
@@ -351,7 +351,7 @@ class CountedReads:
 async def test_the_next_pages_are_on_their_way_while_some_are_parsed() -> None:
     archive = CountedReads()
     pages = tuple(
-        PageOrder(run="r", ref=f"{n}", fingerprint=b"", body_hash=b"", url="", job="", spider="") for n in range(20)
+        ParseOrder(run="r", ref=f"{n}", fingerprint=b"", body_hash=b"", url="", job="", spider="") for n in range(20)
     )
     parser = ArchiveParser(Settings(), cast("Archive", archive))
     answers = parser.work(Order(reparsed_at=0.0, pages=pages))

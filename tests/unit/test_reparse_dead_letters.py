@@ -46,7 +46,7 @@ def replay(project: ProjectFolder, *words: str) -> Said:
 
 
 def left(project: ProjectFolder) -> list[str]:
-    return sorted(one["url"] for one in project.run("dead", "list", "--json").json["letters"])
+    return sorted(one["url"] for one in project.run("dead", "list", "--json").json["dead_letters"])
 
 
 def test_letters_of_a_spider_that_is_not_here_do_not_stop_the_others(waiting):

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gossamer.routing.contract import LearnedRoute
-from gossamer.routing.patterns import agree, known_for, pattern_of
+from gossamer.routing.site_memory import agree, known_for, pattern_of
 
 SHELL = LearnedRoute(site="shop.example", route="browser", since=1.0, reason="shell")
 

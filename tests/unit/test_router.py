@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -28,6 +29,7 @@ from gossamer.routing.site_memory import SiteMemory
 from gossamer.settings import ProxyPool, RouteTable
 from gossamer.units import Secret
 from tests.gates import HeldGate
+from tests.patience import MOMENT
 
 POOLS = {"dc": ProxyPool(urls=(Secret("http://127.0.0.1:9"),))}
 TABLES = {"dc": RouteTable(pool="dc", price=2), "browser": RouteTable(transport="browser", price=5)}
@@ -82,7 +84,7 @@ def router_on(state, *, serves=None, book=None, budgets=UNBOUND):
         terms_for=lambda site: RouteTerms(ladder=LADDER),
         routes=ROUTES,
         transports=Transports({kind: lambda: nullcontext(nothing) for kind in ("http", "browser")}),
-        exits=Pools(POOLS, state.exits, clock, project="", root=Path()),
+        proxies=Pools(POOLS, state.proxies, clock, project="", root=Path()),
         book=state.routes,
         budget=BudgetKeeper(book or state.budgets, "j", lambda site: budgets, clock, max_body=1000),
         clock=clock,
@@ -90,13 +92,13 @@ def router_on(state, *, serves=None, book=None, budgets=UNBOUND):
     )
 
 
-async def test_a_pool_of_one_exit_is_not_tried_for_ever(state):
+async def test_a_pool_of_one_proxy_is_not_tried_for_ever(state):
     page = await router_on(state).begin(task(proxy_pool="dc"))
     tries = 0
     for _ in range(20):
         await page.open()
         tries += 1
-        if not page.another_exit():
+        if not page.another_proxy():
             break
     assert tries == 3
 
@@ -110,7 +112,7 @@ async def test_a_failure_of_the_route_is_the_pages_own_when_others_get_through(s
     assert not router.memory.page_is_at_fault(b"q" * 16, route)
 
 
-async def test_cookies_belong_to_a_route_an_exit_and_a_session(state):
+async def test_cookies_belong_to_a_route_an_proxy_and_a_session(state):
     router = router_on(state)
     ann = router.jar_for(DIRECT, None, "ann")
     assert router.jar_for(DIRECT, None, "ann") is ann
@@ -247,55 +249,55 @@ async def test_a_dear_route_that_fails_often_is_compared_with_the_cheap_one_befo
     assert [one.route for one in await state.routes.learned_routes()] == ["direct"]
 
 
-async def test_exits_that_refused_a_page_rest_for_its_site_when_another_lets_it_through(state):
+async def test_proxies_that_refused_a_page_rest_for_its_site_when_another_lets_it_through(state):
     many = {"dc": ProxyPool(urls=tuple(Secret(f"http://127.0.0.{n}:9") for n in range(1, 6)))}
     router = router_on(state)
-    exits = router.exits = Pools(many, state.exits, router.clock, project="", root=Path())
+    proxies = router.proxies = Pools(many, state.proxies, router.clock, project="", root=Path())
 
     async def resting() -> list[tuple[str, str]]:
-        await exits.flush()
-        return [(one.site, one.name) for one in await state.exits.at_sites("dc") if one.rest_until]
+        await proxies.flush()
+        return [(one.site, one.name) for one in await state.proxies.at_sites("dc") if one.rest_until]
 
-    # given a page that the site refused to two exits
+    # given a page that the site refused to two proxies
     page = await router.begin(task(proxy_pool="dc"))
     refused = []
     for _ in range(2):
         await page.open()
         assert not page.refused("a captcha", answer(403), 403)
-        refused.append(page.exit.name)
-        assert await page.next_exit()
+        refused.append(page.proxy.name)
+        assert await page.next_proxy()
     assert await resting() == []
 
     # when a third one gets it, they are to blame, at this site
     await page.open()
     await page.passed(answer())
     assert await resting() == [("a.test", name) for name in sorted(refused)]
-    assert sum(one.tries for one in await state.exits.health("dc")) == 3
+    assert sum(one.tries for one in await state.proxies.health("dc")) == 3
 
 
-async def test_a_page_is_tried_through_so_many_exits_at_most(state):
+async def test_a_page_is_tried_through_so_many_proxies_at_most(state):
     many = {"dc": ProxyPool(urls=tuple(Secret(f"http://127.0.0.{n}:9") for n in range(1, 10)))}
     router = router_on(state)
-    router.exits = Pools(many, state.exits, router.clock, project="", root=Path())
-    router.terms_for = lambda site: RouteTerms(ladder=LADDER, max_exits=4)
+    router.proxies = Pools(many, state.proxies, router.clock, project="", root=Path())
+    router.terms_for = lambda site: RouteTerms(ladder=LADDER, max_proxies=4)
     page = await router.begin(task(proxy_pool="dc"))
     tried = []
     while True:
         await page.open()
-        tried.append(page.exit.name)
+        tried.append(page.proxy.name)
         page.refused("403", answer(403), 403)
-        if not await page.next_exit():
+        if not await page.next_proxy():
             break
     assert len(tried) == len(set(tried)) == 4
 
 
 class FailingBudgets:
-    """The real budgets, behind a line that breaks when tokens are given back."""
+    """The real budgets, behind a line that breaks when credits are given back."""
 
     def __init__(self, book: Any) -> None:
         self._book = book
 
-    async def give_back(self, tokens: float, budgets: Any) -> None:
+    async def give_back(self, credits: float, budgets: Any) -> None:
         raise BackendUnavailable("The state is away.")
 
     def __getattr__(self, verb: str) -> Any:
@@ -361,6 +363,21 @@ async def test_what_script_made_pages_teach_holds_for_pages_like_them_alone(stat
     await climbs("/news/5")
     await climbs("/about/us")
     assert (await first_route("/jobs/6"), await first_route("/img/4.png")) == ("browser", "direct")
+
+
+async def test_while_a_page_climbs_others_of_its_pattern_wait_and_go_where_it_got_through(state):
+    router = router_on(state)
+    first, second = [await router.begin(task(url=f"https://a.test/p/{n}")) for n in (1, 2)]
+    await first.climb("shell")
+    climbing = asyncio.ensure_future(second.climb("shell"))
+    await asyncio.sleep(MOMENT)
+    assert not climbing.done()
+
+    await first.passed(answer())
+    first.close()
+
+    assert await climbing
+    assert second.route.name == "browser"
 
 
 async def test_a_site_on_which_a_page_got_through_cheaply_is_not_judged_as_a_whole(state):

@@ -12,11 +12,13 @@ import pytest
 
 from gossamer.backends.state import State
 from gossamer.errors import Misconfigured
-from gossamer.frontier.contract import JobTerms, QueueLoad, SiteOrder, WorkerCard
+from gossamer.frontier.contract import JobTerms, QueueLoad, WorkerCard
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.frontier.queue_values import MOST_COUNTED
 from gossamer.model.job import Job, JobPoliteness
+from gossamer.project.access.keys import OWNER
 from gossamer.project.open import open_project
+from gossamer.project.sites.sites import rest_site, slow_site
 from gossamer.project.workers.scaling import (
     ASSUMED,
     Look,
@@ -223,7 +225,7 @@ async def test_jobs_share_the_pace_of_a_site_and_a_spiders_own_rate_holds(tmp_pa
             await begun(project.state, name, *pages("a.test", 300))
         assert (await scaling(project)).lanes["http"].runnable_per_second == 2
 
-        await begun(project.state, "slow", *pages("b.test", 300), manners=JobPoliteness(rate="1/m"))
+        await begun(project.state, "slow", *pages("b.test", 300), politeness=JobPoliteness(rate="1/m"))
         assert (await scaling(project)).lanes["http"].runnable_per_second == pytest.approx(2 + 1 / 60, abs=0.001)
 
 
@@ -246,10 +248,9 @@ async def test_what_must_not_be_fetched_now_needs_nobody(tmp_path):
 async def test_an_operators_order_slows_a_site_down_or_lets_it_rest(tmp_path):
     async with open_project(settings_for(tmp_path, politeness__rate="2/s")) as project:
         await begun(project.state, "one", *pages("a.test", 300))
-        now = project.clock.now()
-        await project.state.orders.give(SiteOrder(site="a.test", at=now, interval=10.0))
+        await slow_site(project, OWNER, "a.test", "6/m")
         assert (await scaling(project)).lanes["http"].runnable_per_second == 0.1
-        await project.state.orders.give(SiteOrder(site="a.test", at=now, rest_until=now + 3600))
+        await rest_site(project, OWNER, "a.test", "1h")
         assert (await scaling(project)).workers_wanted == 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import msgspec
 import pytest
 
 from gossamer.errors import Misconfigured
@@ -83,9 +82,7 @@ async def test_a_table_that_is_away_for_a_while_rests_and_goes_on_where_it_was(t
         await bench.look(HOUR)
         await bench.system.state.schedules.pause("prices", True)
         bench.fired()
-        old = patient_scheduler(
-            msgspec.structs.replace(bench.system, settings=settings_in(tmp_path, without)), bench.ear
-        )
+        old = patient_scheduler(bench.system.of(settings_in(tmp_path, without)), bench.ear)
         # when a scheduler with another file leads, a tick does not run
         await bench.scheduler.resign()
         await bench.look(HOUR, scheduler=old)
@@ -116,7 +113,7 @@ async def test_a_table_that_stays_away_is_forgotten_after_a_week(tmp_path):
 async def test_what_a_leader_of_yesterday_has_in_its_file_is_not_written_any_more(tmp_path):
     async with bench_in(tmp_path, TWO) as bench:
         without = settings_in(tmp_path, TWO.partition("[schedules.news]")[0])
-        old = patient_scheduler(msgspec.structs.replace(bench.system, settings=without), bench.ear, name="old")
+        old = patient_scheduler(bench.system.of(without), bench.ear, name="old")
         await old.turn()
         # given that its term ends just now, by the backend's clock, and that it does not know
         assert await bench.system.state.ticks.lead("old", timedelta(seconds=1))

@@ -144,7 +144,7 @@ async def test_a_row_that_cannot_be_read_is_told_once_and_disturbs_no_other(benc
     await bench.add(HOURLY)
     state = sqlite3.connect(bench.system.settings.root / "gossamer-data" / "state.db")
     with closing(state), state:
-        state.execute("""UPDATE schedules SET standing = replace(standing, '"skip"', '"later"') WHERE name = 'odd'""")
+        state.execute("""UPDATE schedules SET progress = replace(progress, '"skip"', '"later"') WHERE name = 'odd'""")
 
     await bench.look()
     await bench.look(60)

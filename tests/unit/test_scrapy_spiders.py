@@ -13,6 +13,9 @@ from scrapy.settings import Settings as ScrapySettings
 from twisted.internet import error as network
 
 from gossamer import settings as settings_module
+from gossamer.compat.scrapy.playwright import queueable, render_of
+from gossamer.compat.scrapy.responses import failure_of
+from gossamer.compat.scrapy.values import NotQueueable, read, written
 from gossamer.errors import BackendUnavailable, Misconfigured, ParseFailed, SpiderNotFound
 from gossamer.model.item import item_key, type_name
 from gossamer.model.page import Headers, Snapshot
@@ -23,9 +26,7 @@ from gossamer.parse.page import Page
 from gossamer.parse.page_context import Failure, asking_by
 from gossamer.parse.seeds import seeds
 from gossamer.parse.spider import spider_version
-from gossamer.scrapy.responses import failure_of
-from gossamer.scrapy.values import NotQueueable, read, written
-from gossamer.terms import job_terms, manners_of, site_terms
+from gossamer.terms import job_terms, politeness_of, site_terms
 
 pytestmark = pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")
 
@@ -382,7 +383,8 @@ HTTPERROR_ALLOWED_CODES = [404]
 FEEDS = {"out/%(name)s-%(time)s.jsonl": {"format": "jsonlines"}, "items.sheet": {"format": "sheet"}}
 HTTPCACHE_ENABLED = True
 AUTOTHROTTLE_ENABLED = False
-ITEM_PIPELINES = {"scrapy.pipelines.images.ImagesPipeline": 1, "NAME.spiders.Threaded": 2, "NAME.spiders.Plain": 3}
+ITEM_PIPELINES = {"scrapy.pipelines.images.ImagesPipeline": 1, "NAME.spiders.Threaded": 2, "NAME.spiders.Plain": 3,
+    "NAME.spiders.Absent": 4}
 """
 
 PIPELINES = """
@@ -408,7 +410,7 @@ def test_settings_become_those_of_the_spider_and_of_the_job_and_the_rest_is_name
 
     adjusted = spider._adjusted(read)
 
-    assert site_terms(adjusted, manners_of(adjusted, spider))("shop.example").own_spacing(None) == 0.25
+    assert site_terms(adjusted, politeness_of(adjusted, spider))("shop.example").own_spacing(None) == 0.25
     assert (spider.concurrency, spider.robots, adjusted.crawl.concurrency) == (3, False, 7)
     terms = job_terms(adjusted, spider)
     assert (terms.max_attempts, terms.depth, terms.limit) == (5, 5, 99)
@@ -423,6 +425,7 @@ def test_settings_become_those_of_the_spider_and_of_the_job_and_the_rest_is_name
     assert "ImagesPipeline" not in told
     assert f"{name}.spiders.Threaded uses Twisted's adbapi" in told
     assert "Plain" not in told
+    assert f"{name}.spiders.Absent (ITEM_PIPELINES) cannot be loaded, so that no run can begin (NameError: " in told
 
 
 def test_where_a_project_says_nothing_our_own_defaults_hold(tmp_path):
@@ -504,3 +507,43 @@ def test_the_version_of_a_spider_changes_with_its_source(tmp_path):
         (folder / "shop.py").write_text(text)
         versions.add(spider_version(load_spider("shop.py", folder, "spiders")))
     assert len(versions) == 2
+
+
+class PageMethod:
+    """Like scrapy-playwright's."""
+
+    def __init__(self, method, *args, **kwargs):
+        self.method, self.args, self.kwargs = method, args, kwargs
+
+
+def test_page_methods_of_scrapy_playwright_become_actions_of_our_browser():
+    told = []
+    methods = [
+        PageMethod("wait_for_selector", "div.quote", timeout=5000),
+        PageMethod("fill", "#q", "lamp"),
+        PageMethod("press", "#q", "Enter"),
+        PageMethod("evaluate", "window.scrollBy(0, document.body.scrollHeight)"),
+        PageMethod("wait_for_timeout", 1500),
+        PageMethod("screenshot", path="x.png", full_page=True),
+        PageMethod("wait_for_load_state", "networkidle"),
+        PageMethod("pdf"),
+    ]
+    meta = {"playwright": True, "playwright_page_methods": methods, "playwright_include_page": True, "other": 1}
+
+    render = render_of(meta, told.append)
+
+    assert [(one.do, one.selector, one.text, one.seconds) for one in render.actions] == [
+        ("wait", "div.quote", "", 5.0),
+        ("fill", "#q", "lamp", 0.0),
+        ("press", "#q", "Enter", 0.0),
+        ("scroll", "", "", 0.0),
+        ("wait", "", "", 1.5),
+    ]
+    assert (render.screenshot, render.wait_until) == (True, "networkidle")
+    assert [re.split(r" is | has ", words)[0] for words in told] == [
+        "meta['playwright_include_page']",
+        "PageMethod('pdf')",
+    ]
+    assert render_of({"playwright": True}, told.append) is None
+    again = queueable(meta)  # as it travels with a request, and what the next request makes of it
+    assert render_of(read(written(again, "meta")), told.append).actions == render.actions

@@ -43,6 +43,11 @@ def test_later_sources_win_and_each_value_knows_its_source(tmp_path):
     assert settings.origins["crawl.limit"] == "command line"
 
 
+def test_a_variable_with_one_underscore_for_two_is_told_its_setting(tmp_path):
+    with pytest.raises(UnknownSetting, match=r"Did you mean GOSSAMER_CRAWL__LIMIT\?"):
+        read(tmp_path, "", {"GOSSAMER_CRAWL_LIMIT": "3"})
+
+
 def test_the_file_is_found_upwards_and_names_the_root(tmp_path):
     (tmp_path / "gossamer.toml").write_text('state = "sqlite:///x.db"')
     inner = tmp_path / "a" / "b"

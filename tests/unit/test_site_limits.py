@@ -12,7 +12,7 @@ from gossamer.model.job import Job, JobPoliteness, JobState, JobTerms
 from gossamer.parse.spider import Spider
 from gossamer.schedule.authority import demand_own_job, sealed_terms
 from gossamer.settings import load
-from gossamer.terms import job_terms, manners_of, site_terms, tightened
+from gossamer.terms import job_terms, politeness_of, site_terms, tightened
 
 SITE = SiteTerms(interval=timedelta(seconds=0.1), concurrency=4)
 NO_TERMS = JobPoliteness()
@@ -30,7 +30,8 @@ def test_the_limit_that_binds_is_named_with_its_value_and_where_it_was_set():
     own = SiteTerms(interval=timedelta(seconds=1), concurrency=4, named=("rate",))
     assert binding(terms=own) == '1/s at this site: domains."shop.test".rate'
     assert binding(asked=10.0) == "6/m at this site: the crawl-delay of its robots.txt"
-    assert binding(ordered=10.0) == "6/m at this site: the order of an operator"
+    by_hand = SiteTerms(interval=timedelta(seconds=10), concurrency=4, named=("rate",), by_hand=("rate",))
+    assert binding(terms=by_hand) == '6/m at this site: domains."shop.test".rate, set by hand'
     assert binding(learned=10.0) == "6/m at this site: learned from its refusals"
     assert binding(away=True, latency=1.0) == "1 at a time at this site: it cannot be reached"
     given = JobPoliteness(rate="1/s", given=("rate",))
@@ -78,20 +79,20 @@ class Plain(Spider):
 )
 def test_without_a_rate_and_a_number_per_site_the_number_of_the_process_counts(tmp_path, text, flags, at_once):
     settings = read(tmp_path, text, **flags)
-    terms = site_terms(settings, manners_of(settings, Plain()))("shop.test")
+    terms = site_terms(settings, politeness_of(settings, Plain()))("shop.test")
     assert (terms.own_concurrency or terms.concurrency) == at_once
 
 
 def test_the_command_line_goes_before_the_spider(tmp_path):
-    assert manners_of(read(tmp_path), Calm()) == JobPoliteness(rate="1/s", concurrency=2)
+    assert politeness_of(read(tmp_path), Calm()) == JobPoliteness(rate="1/s", concurrency=2)
     flagged = read(tmp_path, crawl__rate="3/s", crawl__priority=5)
-    assert manners_of(flagged, Calm()) == JobPoliteness(rate="3/s", concurrency=2, given=("rate", "priority"))
+    assert politeness_of(flagged, Calm()) == JobPoliteness(rate="3/s", concurrency=2, given=("rate", "priority"))
     assert (job_terms(read(tmp_path), Calm()).priority, job_terms(flagged, Calm()).priority) == (7, 5)
 
 
 def test_what_a_client_asks_for_only_tightens(tmp_path):
     settings = read(tmp_path, '[politeness]\nrate = "10/s"\n[domains."slow.test"]\nrate = "1/s"\n')
-    usual = manners_of(settings, Plain())
+    usual = politeness_of(settings, Plain())
     assert tightened(settings, usual, "20/s", 9) == usual
     wished = tightened(settings, usual, "5/s", 2)
     assert (wished.rate, wished.concurrency, wished.tightens) == ("5/s", 2, True)
@@ -102,13 +103,13 @@ def test_what_a_client_asks_for_only_tightens(tmp_path):
 
 def test_a_resumed_job_keeps_what_was_given_for_it_unless_it_is_given_anew():
     begun = Job.under(
-        JobTerms(manners=JobPoliteness(rate="1/s", concurrency=2, given=("rate", "priority")), priority=9),
+        JobTerms(politeness=JobPoliteness(rate="1/s", concurrency=2, given=("rate", "priority")), priority=9),
         id="a-1", name="a", state=JobState.RUNNING, created_at=0.0,
     )  # fmt: skip
     again = JobTerms().as_begun(begun)
-    assert (again.manners.rate, again.manners.concurrency, again.priority) == ("1/s", 2, 9)
-    anew = JobTerms(manners=JobPoliteness(rate="5/s", given=("rate",))).as_begun(begun)
-    assert (anew.manners.rate, anew.manners.given, anew.priority) == ("5/s", ("rate", "priority"), 9)
+    assert (again.politeness.rate, again.politeness.concurrency, again.priority) == ("1/s", 2, 9)
+    anew = JobTerms(politeness=JobPoliteness(rate="5/s", given=("rate",))).as_begun(begun)
+    assert (anew.politeness.rate, anew.politeness.given, anew.priority) == ("5/s", ("rate", "priority"), 9)
 
 
 def test_the_seal_covers_the_pace_the_limits_and_the_priority_of_a_job(tmp_path):
@@ -117,10 +118,10 @@ def test_the_seal_covers_the_pace_the_limits_and_the_priority_of_a_job(tmp_path)
     from gossamer.errors import Misconfigured
 
     settings = read(tmp_path, '[fleet]\nkey = "0123456789abcdef0123456789abcdef"\n')
-    terms = sealed_terms(settings, "a", JobTerms(limit=5, depth=2, manners=JobPoliteness(rate="1/s")))
+    terms = sealed_terms(settings, "a", JobTerms(limit=5, depth=2, politeness=JobPoliteness(rate="1/s")))
     demand_own_job(settings, "a", terms)
     for forged in (
-        replace(terms, manners=JobPoliteness(rate="100/s")),
+        replace(terms, politeness=JobPoliteness(rate="100/s")),
         replace(terms, limit=500),
         replace(terms, depth=None),
         replace(terms, priority=99),

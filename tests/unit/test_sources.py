@@ -20,12 +20,31 @@ from gossamer.schedule.sources import (
     StartSource,
     UrlSource,
     UrlsSource,
+    believable,
     count_of,
     describe,
     parse_source,
     without_secrets,
 )
 from gossamer.schedule.sources.url_patterns import parse_pattern
+
+NOW = 1_800_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("date", "is_believed"),
+    [(0.0, False), (NOW - 3600, True), (NOW, True), (NOW + 3600, True), (NOW + 2 * 86_400, False), (1e12, False)],
+)
+def test_a_date_of_a_site_is_believed_unless_it_cannot_be(date: float, is_believed: bool) -> None:
+    assert believable(date, NOW) == (date if is_believed else None)
+
+
+@given(st.integers(90, 110))
+def test_a_command_with_a_long_name_is_told_in_a_hundred_letters(length: int) -> None:
+    told = describe(CommandSource(argv=("x" * length, "secret")))
+    assert "secret" not in told
+    assert told.count("x") == (length if length <= 100 else 97)
+
 
 # --- patterns --------------------------------------------------------------------------------------------------------
 

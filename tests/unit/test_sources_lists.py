@@ -25,10 +25,10 @@ from gossamer.schedule.sources import (
     StartSource,
     UrlSource,
     UrlsSource,
-    entries,
     parse_source,
 )
 from gossamer.schedule.sources.gzip_file import MOST_PARTS, TooLarge, unpacked
+from gossamer.schedule.sources.reader import entries
 from tests.patience import PATIENCE, until
 
 from .sourced import SETTINGS

@@ -17,9 +17,10 @@ from gossamer.backends.open import open_state
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
 from gossamer.crawl.seed_context import SeedContext
 from gossamer.project.wiring import open_source_files
-from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, Validators, entries
+from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, Validators
+from gossamer.schedule.sources.reader import entries
 from gossamer.settings import Settings
-from gossamer.settings.tables import Domain, Fetch, Managed, Politeness, ProxyPool, Retry, RouteTable
+from gossamer.settings.tables import Domain, Fetch, Managed, PolitenessTable, ProxyPool, Retry, RouteTable
 from gossamer.terms import site_terms
 from gossamer.units import Rate, Secret
 from tests.patience import until
@@ -86,7 +87,7 @@ async def test_what_may_pass_is_tried_again() -> None:
     assert tries == 3
 
 
-PACED = msgspec.structs.replace(SETTINGS, politeness=Politeness(rate=Rate(timedelta(seconds=1))))
+PACED = msgspec.structs.replace(SETTINGS, politeness=PolitenessTable(rate=Rate(timedelta(seconds=1))))
 
 
 async def test_requests_keep_the_pace_of_the_site() -> None:
@@ -193,12 +194,13 @@ class SlowState:
         await self.clock.sleep(self.seconds / 2)
         return granted
 
-    async def slow_down(self, site: str, *, interval: None, rest: timedelta) -> None:
+    async def clear(self, site: str, rest: timedelta) -> int:
         await self.clock.sleep(self.seconds / 2)
         if self.clock.now() >= self.rest_until:
             self.free_until = self.clock.now()
         self.rest_until = max(self.rest_until, self.clock.now() + rest.total_seconds())
         await self.clock.sleep(self.seconds / 2)
+        return 0
 
 
 @pytest.mark.parametrize("handshake", [0.0, 0.9])
@@ -286,7 +288,7 @@ async def test_site_that_must_not_see_this_machine_is_reached_through_its_pool(t
         async with (
             hostile_site() as site,
             open_state(settings, ServerClock(SystemClock()), terms_for=site_terms(settings, None)) as state,
-            open_source_files(settings, exits=state.exits) as files,
+            open_source_files(settings, proxies=state.proxies) as files,
         ):
             scene = Scene(site, files)
             site.show("/s.xml", urlset(["/1"]))

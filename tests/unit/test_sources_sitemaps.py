@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, entries
+from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry
+from gossamer.schedule.sources.reader import entries
 from gossamer.schedule.sources.sitemap_walk import sitemaps_in
 from tests.corpora import corpus
 from tests.sites.sitemaps import FIRST_LASTMOD, bomb, endless, index, nested, page, urlset

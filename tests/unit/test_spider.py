@@ -226,7 +226,7 @@ class Buggy(Spider):
         yield {"a": 1}
         int("twelve \ud800")
 
-    def exits(self, page: Page) -> None:
+    def proxies(self, page: Page) -> None:
         raise SystemExit(3)
 
     def recurses(self, page: Page) -> None:
@@ -329,8 +329,8 @@ async def test_exception_becomes_a_parse_failure_with_the_users_frames() -> None
     error.detail.encode()
 
 
-async def test_system_exit_in_a_spider_fails_the_page_only() -> None:
-    assert "SystemExit: 3" in str(await failure_of("exits"))
+async def test_system_proxy_in_a_spider_fails_the_page_only() -> None:
+    assert "SystemExit: 3" in str(await failure_of("proxies"))
 
 
 async def test_endless_recursion_is_told_in_brief() -> None:

@@ -9,7 +9,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +21,7 @@ import zstandard
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.store import spool as spool_module
 from gossamer.store.spool import Spool
-from gossamer.store.spool_file import APPLICATION_ID, FORMAT, TABLE
+from gossamer.store.spool_file import APPLICATION_ID, FORMAT, TABLE, SpoolFile
 
 from .spooling import disk_ends_after, flip_in_a_frame, number_of, waiting
 
@@ -133,6 +135,33 @@ async def test_one_of_many_that_start_at_once_adopts(tmp_path: Path) -> None:
     assert sorted(found) == [[]] * 7 + [[0, 1, 2]]
     for heir in heirs:
         heir.close()
+
+
+async def test_what_waits_is_for_its_owner_alone(tmp_path: Path) -> None:
+    async with Spool(tmp_path / "spool", max_bytes=None) as spool:
+        await spool.append([waiting(1)])
+        assert {path.stat().st_mode & 0o077 for path in (tmp_path / "spool").rglob("*")} == {0}
+
+
+async def test_a_spool_is_begun_though_others_take_every_new_file_for_that_of_a_dead_process(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def adopt_everything() -> None:
+        while not over.is_set():
+            for path in tmp_path.glob("*.spool"):
+                if (file := SpoolFile.adopt(path)) is not None:
+                    file.close()
+
+    with ThreadPoolExecutor(3) as others:
+        try:
+            adopting = [others.submit(adopt_everything) for _ in range(3)]
+            for _ in range(100):
+                file = SpoolFile.create(tmp_path)
+                assert file.path.exists()
+                file.delete()
+        finally:
+            over.set()
+    assert [one.result() for one in adopting] == [None] * 3
 
 
 WRITER = """

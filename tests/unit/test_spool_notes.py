@@ -84,7 +84,7 @@ async def test_a_result_is_noted_when_its_page_may_be_done_and_the_note_goes_whe
             await sink.emptied()
         assert await book.waiting() == {}
     assert store.saved == ["0", "1"]
-    assert list((tmp_path / "spool").iterdir()) == []
+    assert list((tmp_path / "spool").glob("*.spool*")) == []
 
 
 async def nothing_waits(book, clock):
@@ -114,7 +114,7 @@ async def test_the_note_stays_with_what_a_process_leaves_and_its_heir_takes_both
             await heir.emptied()
     assert await book.waiting() == {}
     assert len(set(store.saved)) == 40
-    assert list((tmp_path / "spool").iterdir()) == []
+    assert list((tmp_path / "spool").glob("*.spool*")) == []
 
 
 async def test_while_the_state_is_away_no_page_is_done_whose_result_waits(tmp_path, store, book, ears):
@@ -157,7 +157,7 @@ async def test_a_note_that_could_not_be_taken_away_goes_with_the_next_start(tmp_
     async with sink_in(tmp_path, store, book, ears) as sink, asyncio.timeout(PATIENCE):
         await sink.emptied()
         assert await book.waiting() == {}
-    assert list((tmp_path / "spool").iterdir()) == []
+    assert list((tmp_path / "spool").glob("*.spool*")) == []
 
 
 async def test_a_process_without_work_stores_what_another_one_left_that_died(tmp_path, store, book, ears):
@@ -204,6 +204,30 @@ async def test_a_state_that_has_a_note_again_loses_it_again(tmp_path, store, boo
         clock.advance(60)
         assert await book.waiting() == {"news-1": 1}
         store.down = False
+
+
+async def test_a_note_whose_file_is_gone_is_removed_by_any_process_of_that_disk(tmp_path, store, book, ears):
+    # given results that were stored by a process which has ended since
+    clock = VirtualClock()
+    async with sink_in(tmp_path, store, book, ears, clock) as sink, asyncio.timeout(PATIENCE):
+        store.down = True
+        await sink.keep(of_job("books-1", 0))
+        (note,) = await book._book.notes()
+        store.down = False
+        clock.advance(60)
+        await sink.emptied()
+    # when the state loses the second in which their note was taken away
+    others = [
+        msgspec.structs.replace(note, name="far-1-x", host="far"),
+        msgspec.structs.replace(note, name="copy-1-x", disk="of another machine of this name"),
+        msgspec.structs.replace(note, name="old-1-x", disk=""),
+    ]
+    for one in (note, *others):
+        await book._book.note(one)
+    # then the next process there removes it, and no note of another disk
+    async with sink_in(tmp_path, store, book, ears) as heir:
+        await heir.search_disk()
+        assert {one.name for one in await book._book.notes()} == {"far-1-x", "copy-1-x", "old-1-x"}
 
 
 async def test_results_are_counted_by_job_and_pages_are_known_to_wait(tmp_path, store, book, ears):

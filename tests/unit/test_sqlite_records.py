@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.backends.sqlite.record_queries import selection
+from gossamer.backends.records.queries import selection
+from gossamer.backends.sqlite.record_sql import SQLITE, sqlite_spelling, sqlite_value
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, BadState, Misconfigured, Permanent
@@ -34,26 +35,26 @@ async def test_any_tool_finds_readable_tables(tmp_path: Path) -> None:
             [result(book(price=2, at=NOW + 60, job="books-2"), attempt=tried(at=NOW + 60.5, job="books-2"))]
         )
     assert rows(path, "SELECT type, key, data, first_seen, last_changed, version FROM record_list") == [
-        ("Book", "b1", '{"price":2}', "2027-01-15 08:00:00", "2027-01-15 08:01:00", 2)
+        ("Book", "b1", '{"price":2}', "2027-01-15T08:00:00.000Z", "2027-01-15T08:01:00.000Z", 2)
     ]
     assert rows(path, "SELECT version, at, job, data FROM record_history ORDER BY version") == [
-        (1, "2027-01-15 08:00:00", "books-1", '{"price":1}'),
-        (2, "2027-01-15 08:01:00", "books-2", '{"price":2}'),
+        (1, "2027-01-15T08:00:00.000Z", "books-1", '{"price":1}'),
+        (2, "2027-01-15T08:01:00.000Z", "books-2", '{"price":2}'),
     ]
     async with open_sqlite_records(path, CLOCK) as store:
         await store.save([result(attempt=tried(at=NOW + 90, job="books-3"))])
         await store.retire(Retirement(job="books-3", spider="books", at=NOW + 120))
-    assert rows(path, "SELECT key, gone_since FROM record_list") == [("b1", "2027-01-15 08:02:00")]
+    assert rows(path, "SELECT key, gone_since FROM record_list") == [("b1", "2027-01-15T08:02:00.000Z")]
     assert rows(path, "SELECT version, gone FROM record_history ORDER BY version") == [(1, 0), (2, 0), (3, 1)]
     assert rows(path, "SELECT at, job, outcome, status, latency_ms FROM attempt_list") == [
-        ("2027-01-15 08:00:00.000", "books-1", "done", 200, 125.0),
-        ("2027-01-15 08:01:00.500", "books-2", "done", 200, 125.0),
-        ("2027-01-15 08:01:30.000", "books-3", "done", 200, 125.0),
+        ("2027-01-15T08:00:00.000Z", "books-1", "done", 200, 125.0),
+        ("2027-01-15T08:01:00.500Z", "books-2", "done", 200, 125.0),
+        ("2027-01-15T08:01:30.000Z", "books-3", "done", 200, 125.0),
     ]
     assert rows(path, "SELECT url, fetched, archive_ref FROM visit_list") == [
-        ("https://shop.example/b1", "2027-01-15 08:00:00", "2027-01-15/w-1.zst#0+9")
+        ("https://shop.example/b1", "2027-01-15T08:00:00.000Z", "2027-01-15/w-1.zst#0+9")
     ]
-    assert rows(path, "SELECT fetched, length(fingerprint) FROM page_list") == [("2027-01-15 08:00:00", 32)]
+    assert rows(path, "SELECT fetched, length(fingerprint) FROM page_list") == [("2027-01-15T08:00:00.000Z", 32)]
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
     assert rows(path, "PRAGMA foreign_key_check") == []
 
@@ -74,7 +75,10 @@ FEW = [
 
 def plan(path: Path, sql: str, values: Sequence[object]) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
-        return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+        return [
+            row[3]
+            for row in connection.execute(f"EXPLAIN QUERY PLAN {sqlite_spelling(sql)}", list(map(sqlite_value, values)))
+        ]
 
 
 @pytest.fixture
@@ -85,7 +89,7 @@ async def empty(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("query", WALKS, ids=str)
 async def test_a_query_never_sorts_what_lies_behind_the_chunk(empty: Path, query: RecordQuery) -> None:
-    wanted = selection(query, "s", 9)
+    wanted = selection(SQLITE, query, "s", 9)
     steps = plan(empty, wanted.chunk("records.data", newest=query.newest), (*wanted.values, 5))
     assert steps
     assert not any("TEMP B-TREE" in step for step in steps), steps
@@ -94,7 +98,7 @@ async def test_a_query_never_sorts_what_lies_behind_the_chunk(empty: Path, query
 
 @pytest.mark.parametrize("query", FEW, ids=str)
 async def test_few_among_many_are_found_through_an_index(empty: Path, query: RecordQuery) -> None:
-    wanted = selection(query, "s", 9)
+    wanted = selection(SQLITE, query, "s", 9)
     assert wanted.few is not None
     index = "sqlite_autoindex_records_1" if query.key is not None else "records_revision"
     for sql, values in ((wanted.few, wanted.few_values), wanted.count()):
@@ -102,14 +106,14 @@ async def test_few_among_many_are_found_through_an_index(empty: Path, query: Rec
         assert any(index in step for step in steps), steps
         # Pairs of type and site are walked by leaps; of the table itself nothing is scanned.
         assert not any(step.startswith("SCAN records") and "INDEX" not in step for step in steps), steps
-    steps = plan(empty, wanted.picked("records.data"), ("[1]", *wanted.values))
+    steps = plan(empty, wanted.picked("records.data"), (*wanted.values, [1]))
     assert not any(step.startswith("SCAN records") for step in steps), steps
 
 
 async def test_a_query_that_means_more_than_fits_in_memory_walks_along_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gossamer.backends.sqlite.records.MOST_FOUND", 10)
+    monkeypatch.setattr("gossamer.backends.records.queries.MOST_FOUND", 10)
     async with open_sqlite_records(tmp_path / "records.db", CLOCK) as store:
         mark = await store.cursor()
         await store.save([result(book(f"{n}")) for n in range(30)])

@@ -134,12 +134,12 @@ async def test_status_says_what_a_job_waits_for(tmp_path):
         await project.state.frontier.add(job.id, [candidate(f"https://shop.example/{n}") for n in range(3)])
         leases = (await project.state.frontier.lease(job.id, "w", 9)).leases
         assert (await job_status(project, job.id)).waits_for is None
-        for lease, reason in zip(leases, ("budget", "budget", "exits-rest"), strict=True):
+        for lease, reason in zip(leases, ("budget", "budget", "proxies-rest"), strict=True):
             await project.state.frontier.release(lease, timedelta(hours=1), reason)
         told = (await job_status(project, job.id)).waits_for
     assert told is not None
     assert told.startswith("2 pages wait for credits: a budget is spent")
-    assert "1 page waits for an exit" in told
+    assert "1 page waits for a proxy" in told
 
 
 async def test_a_crawl_says_again_and_again_what_it_waits_for(monkeypatch):
@@ -156,11 +156,11 @@ async def test_a_crawl_says_again_and_again_what_it_waits_for(monkeypatch):
         return 0
 
     async def waits() -> str:
-        return "1 page waits for tokens"
+        return "1 page waits for credits"
 
     line = ProgressLine(Still(), nothing, SystemClock(), Console(file=said), job="j", limit=None, waits=waits)
     showing = asyncio.create_task(line.show())
-    await until(lambda: said.getvalue().count("Waiting: 1 page waits for tokens") >= 3)
+    await until(lambda: said.getvalue().count("Waiting: 1 page waits for credits") >= 3)
     showing.cancel()
 
 
@@ -181,6 +181,21 @@ async def test_a_crawl_that_is_being_stopped_says_so_once(monkeypatch: pytest.Mo
     await until(lambda: said.getvalue().count("j: ") >= 3)
     showing.cancel()
     assert said.getvalue().count("Stopping: the pages in flight are finished first. Ctrl-C again stops at once.") == 1
+
+
+def test_tips_name_the_program_as_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "gossamer"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    shown: list[str] = []
+    for argv, path in (("bin/gossamer", ""), ("bin/gossamer", str(program.parent)), ("gossamer/__main__.py", "")):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.argv", [argv])
+        monkeypatch.setenv("PATH", path)
+        said = io.StringIO()
+        print_tips(Console(file=said, width=80), [("gossamer x", "one thing")])
+        shown.append(said.getvalue().split("  ")[1])
+    assert shown == ["bin/gossamer x", "gossamer x", "gossamer x"]
 
 
 @pytest.mark.parametrize(("width", "shown"), [(80, "  gossamer x  one thing"), (20, "  gossamer x\n      one thing")])

@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.extract.media import parse_html
 from gossamer.extract.structured import extruct_data, json_ld_items, microdata_items, structured_data
-from gossamer.extract.structured.facts import PageFacts, json_ld_blocks
+from gossamer.extract.structured.facts import StatedFacts, json_ld_blocks
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.page import Page
 
@@ -24,7 +24,7 @@ def blocks(*scripts: str) -> list[Any]:
 
 
 def data(html: str) -> dict[str, Any]:
-    return structured_data(PageFacts(parse_html(html.encode()), PAGE))
+    return structured_data(StatedFacts(parse_html(html.encode()), PAGE))
 
 
 # --- JSON-LD ---------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_values_one_after_the_other_are_all_kept() -> None:
 def test_lists_at_the_top_are_opened_for_items_and_kept_for_blocks() -> None:
     document = parse_html(b'<script type="Application/LD+JSON; charset=utf-8">[{"a": 1}, null, {"b": 2}]</script>')
     assert json_ld_blocks(document) == [[{"a": 1}, None, {"b": 2}]]
-    assert json_ld_items(PageFacts(document, PAGE)) == [{"a": 1}, {"b": 2}]
+    assert json_ld_items(StatedFacts(document, PAGE)) == [{"a": 1}, {"b": 2}]
 
 
 def test_numbers_stay_numbers_and_what_is_no_number_is_none() -> None:
@@ -173,6 +173,6 @@ HOSTILE = {
 def test_hostile_page_gives_no_more_than_a_page_may(name: str) -> None:
     document = parse_html(HOSTILE[name].encode())
 
-    found = json.dumps([structured_data(PageFacts(document, PAGE)), extruct_data(document, PAGE)])
+    found = json.dumps([structured_data(StatedFacts(document, PAGE)), extruct_data(document, PAGE)])
 
     assert len(found) < 30_000_000

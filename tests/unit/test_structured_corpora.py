@@ -19,7 +19,7 @@ from gossamer.extract.structured import (
     microdata_items,
     open_graph,
 )
-from gossamer.extract.structured.facts import PageFacts, json_ld_blocks
+from gossamer.extract.structured.facts import StatedFacts, json_ld_blocks
 from tests.corpora import corpus
 
 SONGKICK = "https://www.songkick.com/concerts/30166884-tove-styrke-at-hoxton-square-bar-and-kitchen"
@@ -67,11 +67,11 @@ def _microdata(base: str = "", *, strict: bool = False) -> Reader:
 
 
 def _json_ld_items(document: Document) -> Any:
-    return json_ld_items(PageFacts(document, ""))
+    return json_ld_items(StatedFacts(document, ""))
 
 
 def _open_graph(document: Document) -> Any:
-    return open_graph(PageFacts(document, ""))
+    return open_graph(StatedFacts(document, ""))
 
 
 def _pages(folder: str, names: str, ending: str, reader: Reader) -> dict[str, tuple[str, Reader]]:

@@ -148,6 +148,8 @@ def test_a_worker_tells_what_becomes_of_its_jobs(capsys):
         listeners.emit(events.Trouble(at=NOW, job=job, stage="source", message="There is no file."))
     listeners.emit(events.JobEnded(at=NOW, job="prices-1", ending="source failed: There is no file."))
     listeners.emit(events.JobLeft(at=NOW, job="prices-2", ending="cancelled"))
+    with voice:
+        pass
 
     assert capsys.readouterr().err.splitlines() == [
         "working on prices-1",
@@ -157,6 +159,7 @@ def test_a_worker_tells_what_becomes_of_its_jobs(capsys):
         "Trouble: prices-2: There is no file.",
         "prices-1 ended: source failed: There is no file.",
         "prices-2 ended: cancelled",
+        "Ended.",
     ]
 
 

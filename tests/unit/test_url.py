@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import ftplib
+import imaplib
 import json
+import poplib
+import smtplib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.errors import InvalidUrl
-from gossamer.model.url import UrlRules, host_of, looks_endless, origin_of, parse_url, shape_of, site_of, site_of_host
+from gossamer.model.url import (
+    UrlRules,
+    bad_port_of,
+    host_of,
+    looks_endless,
+    origin_of,
+    parse_url,
+    shape_of,
+    site_of,
+    site_of_host,
+)
 from gossamer.settings import DEFAULT_TRACKING
 from tests.corpora import corpus
 
@@ -105,6 +119,18 @@ def test_an_address_is_read_as_browsers_read_it(text, href):
     except InvalidUrl:
         found = None
     assert found == href
+
+
+@pytest.mark.parametrize(
+    "port", [ftplib.FTP_PORT, smtplib.SMTP_PORT, poplib.POP3_PORT, imaplib.IMAP4_PORT, smtplib.SMTP_SSL_PORT]
+)
+def test_the_port_of_another_protocol_is_no_place_for_a_page(port):
+    assert bad_port_of(f"http://shop.example:{port}/") == port
+
+
+@given(st.sampled_from([80, 443]) | st.integers(1024, 1500) | st.integers(7000, 10_000))
+def test_ports_on_which_web_servers_listen_are_none_of_those(port):
+    assert bad_port_of(f"http://shop.example:{port}/") is None
 
 
 def test_registrable_domains_agree_with_the_list_makers_tests():

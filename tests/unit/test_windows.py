@@ -37,6 +37,7 @@ def at(text: str, zone: str = "Europe/Berlin") -> float:
             "Mon-Fri 20:00-06:00 America/New_York",
         ),
         ("sat, sunday", [Window((5, 6), 0, 1440, "UTC")], "Sat,Sun 00:00-24:00 UTC"),
+        ("wed,Thursday,fri", [Window((2, 3, 4), 0, 1440, "UTC")], "Wed-Fri 00:00-24:00 UTC"),
         ("Fri-Mon 01:00 - 02:00", [Window((0, 4, 5, 6), 60, 120, "UTC")], "Mon,Fri,Sat,Sun 01:00-02:00 UTC"),
         (
             "Mon 20:00-06:00; Sat Europe/Berlin;",

@@ -16,6 +16,7 @@ from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.crawl.context import JobContext
 from gossamer.crawl.outages import LONGEST_OUTAGE
 from gossamer.crawl.pacer import Pacer
+from gossamer.crawl.quarantine import FEW
 from gossamer.crawl.sessions import Sessions
 from gossamer.crawl.unleased_turn import UnleasedTurns
 from gossamer.crawl.windows import JobWindows
@@ -25,7 +26,7 @@ from gossamer.fetch.contract import Response
 from gossamer.fetch.fetcher import Disallowed, Outcome, PageRequest, Redirected
 from gossamer.fetch.open_route import OpenRoute, Transports
 from gossamer.fetch.robots import BeforeSend
-from gossamer.frontier.admission import Admission, Scope
+from gossamer.frontier.admission import Admission, LinkScope
 from gossamer.frontier.contract import DeadFilter, LeaseBatch
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.frontier.retry import RetryTerms
@@ -60,6 +61,8 @@ class Line:
         self.faults: dict[str, Exception] = {}
         self.asked: list[int] = []  # how many leases, at each call
         self.renewals = 0
+        self.may_renew = asyncio.Event()  # while it is not set, renewals are on their way
+        self.may_renew.set()
         self.released = 0
 
     def _pass(self, verb: str) -> None:
@@ -74,6 +77,7 @@ class Line:
     async def renew(self, leases: list[Lease]) -> list[Lease]:
         self.renewals += 1
         self._pass("renew")
+        await self.may_renew.wait()
         return await self._frontier.renew(leases)
 
     async def release(self, lease: Lease, *terms: Any, **more: Any) -> None:
@@ -167,7 +171,7 @@ class Bench:
             ),
             pipeline=Pipeline(()),
             guard=QualityGuard("spider", None, 50),
-            admission=Admission(Scope(), UrlRules()),
+            admission=Admission(LinkScope(), UrlRules()),
             sink=self.sink,
             records=self.records,
             durable=self._nothing_to_sync,
@@ -195,7 +199,7 @@ class Bench:
             terms_for=lambda site: RouteTerms(),
             routes=routes_of({}, {}, ()),
             transports=transports,
-            exits=Pools(homes, self.lab.exits, self.lab.clock, project="", root=Path()),
+            proxies=Pools(homes, self.lab.proxies, self.lab.clock, project="", root=Path()),
             book=self.lab.routes,
             budget=BudgetKeeper(self.lab.budgets, self.job, lambda site: Budgets(), self.lab.clock, max_body=1000),
             clock=self.lab.clock,
@@ -287,10 +291,12 @@ async def test_the_place_of_a_journey_whose_lease_was_lost_is_free_for_the_next_
     worker = bench.worker(road, concurrency=1)
     running = asyncio.create_task(worker.run())
     await bench.until(lambda: road.inside == 1 and len(road.sent) == 1 and bool(bench.lab.clock.sleepers))
-    # when its lease has run out and another worker has the page
+    # when its lease has run out and another worker has the page before this one hears of it
+    bench.line.may_renew.clear()
     bench.lab.clock.advance(LEASE.total_seconds() + 1)
     [_] = (await bench.lab.frontier.lease(bench.job, "other", 1)).leases
     await bench.lab.frontier.add(bench.job, [candidate(OTHER)])
+    bench.line.may_renew.set()
     # then the fetch is given up at once, and the next page has its place; nobody has told the worker to stop
     await bench.until(lambda: OTHER in road.sent, step=0.01)
     assert road.sent == [PAGE, OTHER]
@@ -354,6 +360,25 @@ async def test_renewing_goes_on_whatever_went_wrong(bench: Bench, fault: Excepti
     assert bench.ears.of(LeaseLapsed) == []
 
 
+async def test_suspects_that_are_too_many_go_back_at_once_for_other_workers(bench: Bench) -> None:
+    # given the pages of a worker that died
+    pages = FEW + 3
+    await bench.lab.frontier.add(bench.job, [candidate(f"https://s{n}.example/") for n in range(pages)])
+    assert len((await bench.lab.frontier.lease(bench.job, "dead", pages)).leases) == pages
+    bench.lab.clock.advance(LEASE.total_seconds() + 1)
+    # when another one tries a few of them
+    road = Road()
+    worker = bench.worker(road, concurrency=pages)
+    running = asyncio.create_task(worker.run())
+    await bench.until(lambda: road.inside == FEW)
+    # then a third one gets the others without a wait, and they count as delivered twice
+    others = await bench.lab.frontier.lease(bench.job, "other", pages)
+    assert [lease.delivery for lease in others.leases] == [2] * (pages - FEW)
+    road.go.set()
+    worker.drain()
+    await running
+
+
 async def test_no_more_pages_are_leased_than_there_are_slots(bench: Bench) -> None:
     await bench.lab.frontier.add(bench.job, [candidate(f"https://s{n}.example/") for n in range(20)])
     road = Road()
@@ -366,7 +391,7 @@ async def test_no_more_pages_are_leased_than_there_are_slots(bench: Bench) -> No
     assert (road.inside, worker.in_flight) == (4, 4)
     worker.drain()
     await running
-    # What was in hand is back: nobody holds it.
+    # What was in progress is back: nobody holds it.
     assert len((await bench.lab.frontier.lease(bench.job, "other", 50)).leases) == 20
 
 

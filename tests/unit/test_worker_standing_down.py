@@ -60,7 +60,7 @@ async def test_a_state_that_is_away_while_the_window_is_closed_is_waited_for(ben
 
 
 async def test_a_worker_that_stands_down_finishes_what_is_in_hand_in_its_own_time(bench: Bench) -> None:
-    # given a page in hand, and another one in the queue
+    # given a page in progress, and another one in the queue
     await bench.lab.frontier.add(bench.job, [candidate(PAGE), candidate("https://a.example/2")])
     road = Road()
     worker = bench.worker(road, concurrency=1, drain_within=timedelta(0))

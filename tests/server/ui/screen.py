@@ -17,7 +17,7 @@ from gossamer.demo.shop import Shop, open_shop
 from gossamer.fetch.browser.chromium import FEATURES_OFF, find_executable, wants_sandbox
 from gossamer.project.access.keys import audit_lines
 from gossamer.project.open import Project
-from gossamer.server.run import Server, _config
+from gossamer.server.run import HttpServer, _config
 from tests.patience import PATIENCE
 
 from ..serving import Served, listening, serving, settings_of
@@ -105,7 +105,7 @@ async def a_screen(folder: Path, *, worker: bool = True, token: Any = None, **fl
         settings = settings_of(folder, **{"fetch__allow_hosts": ["shop.localhost"], **flags})
         async with (
             serving(settings, worker=worker, token=token) as served,
-            listening(Server(_config(served.app))) as port,
+            listening(HttpServer(_config(served.app))) as port,
         ):
             errors: list[str] = []
             screen = Screen(

@@ -53,7 +53,7 @@ async def test_pages_work_on_valkey_and_postgresql_and_say_what_is_missing_while
             await expect(open_tab.get_by_role("region", name="Jobs that run now")).to_contain_text(begun)
             await page.goto(f"/ui/jobs/{done}")
             await expect(page.get_by_text("The record store does not answer")).to_be_visible()
-            await expect(_tile(page, "Given up")).to_contain_text(str((await show_job(screen.project, done)).dead))
+            await expect(_tile(page, "Dead letters")).to_contain_text(str((await show_job(screen.project, done)).dead))
             await page.goto("/ui/records")
             await expect(page.locator("#region-listed .trouble")).to_contain_text("a store of the project")
 
@@ -108,11 +108,22 @@ async def _every_view_shows_what_there_is(screen: Screen, page: Page, done: str)
     url = "https://waits.example/"
     page_there = Candidate(url=url, fingerprint=project.rules.fingerprint(url), site="waits.example", shape="/")
     await project.state.frontier.add(waiting.id, [page_there])
-    letter = (await list_letters(project, DeadLetterChoice(job=done), limit=1)).letters[0]
+    letter = (await list_letters(project, DeadLetterChoice(job=done), limit=1)).dead_letters[0]
     (tried, *_) = (await list_attempts(project, AttemptFilter(job=done, outcome="done"), limit=1)).attempts
     shows = {
         "/ui/jobs": done,
         f"/ui/jobs/{done}": "What became of its items",
+        f"/ui/jobs/{done}?level=error": "given up",
+        f"/ui/jobs/{done}/pages?state=done": "shop.localhost",
+        f"/ui/jobs/{waiting.id}/compare/{done}": "pages per second",
+        "/ui/boards/spiders": "shop",
+        "/ui/boards/sites": "shop.localhost",
+        f"/ui/copies?url={quote(tried.url, safe='')}&selector=title": done,
+        f"/ui/outline?url={quote(tried.url, safe='')}": "Take it as",
+        "/ui/search?q=shop.local": "shop.localhost",
+        "/ui/outputs": "Outputs",
+        "/ui/overrides": "Set by hand",
+        "/ui/disk": "Disks",
         "/ui/spiders": "The demo shop, without its outlet.",
         "/ui/queue": "waits.example",
         "/ui/queue/waits.example": "is paused",
@@ -130,6 +141,7 @@ async def _every_view_shows_what_there_is(screen: Screen, page: Page, done: str)
         f"/ui/attempts/page?url={quote(tried.url, safe='')}&job={done}": "Waiting, then the request",
         "/ui/notes": "Notes",
         "/ui/alerts": "Silences",
+        "/ui/incidents": "Incidents",
         "/ui/workers": "Pages in flight",
         "/ui/routes": "direct",
         "/ui/callbacks": "receiver.example",

@@ -16,7 +16,7 @@ from gossamer.errors import BackendUnavailable
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import Candidate
 from gossamer.project.access.sign_in import SignIns
-from gossamer.server.run import Server, _config, listen
+from gossamer.server.run import HttpServer, _config, listen
 from gossamer.server.ui.sign_in import COOKIE
 from gossamer.server.ui.views import VIEWS
 
@@ -153,8 +153,8 @@ async def test_a_server_that_is_started_again_is_found_by_the_open_tab(chromium:
                 await running
 
 
-def _begun(app: object, listener) -> tuple[Server, asyncio.Task[None]]:
-    server = Server(_config(app))
+def _begun(app: object, listener) -> tuple[HttpServer, asyncio.Task[None]]:
+    server = HttpServer(_config(app))
     return server, asyncio.create_task(server.serve(sockets=[listener]))
 
 

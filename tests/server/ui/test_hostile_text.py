@@ -4,28 +4,37 @@ them runs, asks for anything, or turns the page around."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from urllib.parse import quote
+from html import unescape
+from urllib.parse import quote, urlencode
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Dialog, Page, expect
 
 from gossamer.access.contract import ApiKey, AuditLine, Callback, CallbackState
-from gossamer.frontier.contract import DeadFilter, JobTerms, SiteOrder, WorkerCard
+from gossamer.access.keys import ROLES
+from gossamer.frontier.contract import DeadFilter, JobTerms, WorkerCard
 from gossamer.model.alert import AlertChange, AlertState, Notice, NoticeSubject, Severity, Silence, Standing
+from gossamer.model.incident import Closing, Incident, IncidentAlert, Subject, SubjectKind
+from gossamer.model.override import Override
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Attempt, PageFacts, PageResult, Record
-from gossamer.model.route import ExitOutcome
+from gossamer.model.route import ProxyOutcome
 from gossamer.model.schedule import Schedule, Term
 from gossamer.model.task import Candidate
 from gossamer.model.url import shape_of
+from gossamer.project.access.keys import add_key
+from gossamer.project.access.sign_in import SignIns
+from gossamer.project.live_settings import kind_of
 from gossamer.project.open import Project
 from gossamer.routing.contract import LearnedRoute
-from gossamer.routing.proxies.contract import ExitReport, RestTerms
+from gossamer.routing.proxies.contract import ProxyReport, RestTerms
 from gossamer.schedule.alert_book import AlertStep
-from gossamer.server.ui.views import VIEWS
+from gossamer.server.ui.sign_in import COOKIE
+from gossamer.server.ui.views import ACTIONS, VIEWS
 
 from .screen import Screen, a_screen
 
@@ -113,8 +122,10 @@ async def name_everything(project: Project, text: str, n: int, job: str) -> None
     await state.audit.note(line)
     sent = Callback(id=f"msg_{n}", owner="", url=text, made_at=now, job=job, state=CallbackState.FAILED, message=text)
     await state.callbacks.keep(sent)
-    await state.orders.give(SiteOrder(site=f"evil{n}.example", at=now, by=text, interval=60.0, rest_until=None))
-    await state.exits.report("city", [ExitReport(exit=text, outcome=ExitOutcome.BANNED, words=text)], RestTerms())
+    key = f"domains.evil{n}.example.rate"
+    row = Override(key=key, value="1/m", at=now, by=text, reason=text)
+    await state.shelf.commit([kind_of(state).put(key, row, at=now)])
+    await state.proxies.report("city", [ProxyReport(proxy=text, outcome=ProxyOutcome.BANNED, words=text)], RestTerms())
     await state.alerts.silence(
         Silence(id=f"s{n}", alert=text, subject=text, until=now + 3600, reason=text, made_at=now, made_by=text)
     )
@@ -141,7 +152,15 @@ async def fire(project: Project) -> None:
                 at=now, alert=text, subject=text, state=AlertState.FIRING, words=text, severity=Severity.INFO
             )
         )  # fmt: skip
-    step = AlertStep(standings=tuple(standings), notices=tuple(notices), changes=tuple(changes))
+    incidents = []
+    for n, text in enumerate(CORPUS):
+        alert = IncidentAlert(alert=text, subject=text, words=text, severity="info", since=now, mark=text)
+        about = Subject(SubjectKind.SITE if n % 2 else SubjectKind.SPIDER, text)
+        incidents.append(Incident(id=f"evil-{n}", about=about, since=now, opened_at=now, alerts=(alert,)))
+        await project.state.alerts.close_incident(Closing(incident=f"evil-{n}", by=text, at=now, reason=text))
+    step = AlertStep(
+        standings=tuple(standings), notices=tuple(notices), changes=tuple(changes), incidents=tuple(incidents)
+    )
     await project.state.alerts.settle(term, step)
 
 
@@ -151,7 +170,7 @@ async def screen(chromium: None, tmp_path_factory: pytest.TempPathFactory) -> As
     folder = tmp_path_factory.mktemp("project")
     names = [json.dumps(text).replace("\x7f", "\\u007f") for text in CORPUS]
     tables = [f'[channels.{name}]\nkind = "webhook"\nurl = "https://evil.example/"' for name in names]
-    tables += [f'[proxies.{name}]\nurls = ["http://exit.example:1"]' for name in ["city", *names]]
+    tables += [f'[proxies.{name}]\nurls = ["http://proxy.example:1"]' for name in ["city", *names]]
     (folder / "gossamer.toml").write_text("\n".join(tables), encoding="utf-8")
     async with a_screen(folder, worker=False) as opened:
         yield opened
@@ -185,7 +204,7 @@ def paths(job: str, letter: int) -> list[str]:
         f"/ui/dead?reason={quote(CORPUS[1], safe='')}", f"/ui/why?url={one}", f"/ui/why?url={text[:900]}",
         f"/ui/attempts?reason={quote(CORPUS[0], safe='')}", f"/ui/attempts/page?url={one}",
         *(f"/ui/schedules/{quote(one, safe='')}" for one in CORPUS[:3]), f"/ui/alerts/{quote(CORPUS[0], safe='')}",
-        f"/ui/nothing/{quote(CORPUS[1], safe='')}",
+        f"/ui/nothing/{quote(CORPUS[1], safe='')}", *(f"/ui/incidents/evil-{n}" for n in range(4)),
     ]  # fmt: skip
 
 
@@ -204,13 +223,31 @@ async def test_no_view_runs_or_asks_for_anything_that_a_stranger_wrote(screen: S
         assert await page.locator("main script, main [onerror], main [onload], main [onfocus], main meta").count() == 0
         assert await page.locator("main a[href^='javascript:'], main iframe:not([sandbox])").count() == 0, path
         assert not set(TURNS) & set(text), path
-        assert "could not be made" not in text, path
+        assert "could not be rendered" not in text, path
         seen += "&lt;script&gt;" in html or "<script>window.ran" in text
         strange = [one for one in screen.errors if "asked for" in one]
         assert strange == [], path
     assert seen >= 16, "the texts were shown"
     assert dialogs == []
     screen.errors.clear()  # of the frame with the raw page, which was kept from all that it wanted, and of 404
+
+
+async def test_no_view_offers_what_the_role_of_the_reader_forbids(screen: Screen, filled: tuple[str, int]) -> None:
+    record = f"/ui/record?{urlencode({'key': CORPUS[0], 'type': CORPUS[0], 'site': 'evil0.example'})}"
+    offered: dict[str, set[str]] = {}
+    for role in ROLES:
+        key = (await add_key(screen.project, f"the {role}", [], role=role)).key
+        begun = await SignIns(screen.project, None).begin(key)
+        assert begun is not None
+        for path in [*paths(*filled), record]:
+            answer = await screen.served.http.get(path, headers={"cookie": f"{COOKIE}={begun[1]}"})
+            assert "could not be rendered" not in answer.text, path
+            forms = re.findall(r'<form[^>]* method="post" action="([^"?]+)', answer.text)
+            offered.setdefault(role, set()).update(unescape(one) for one in forms)
+    assert offered["viewer"] == {"/ui/sign-out"}
+    assert {"/ui/record/erase", "/ui/keys/add", "/ui/dead/purge", "/ui/notes/add"} <= offered["admin"]
+    for_admins = {one.path for one in ACTIONS if one.for_admins}
+    assert offered["admin"] - offered["operator"] == for_admins & offered["admin"]
 
 
 async def test_braces_of_templates_are_shown_as_they_are(screen: Screen, filled: tuple[str, int]) -> None:

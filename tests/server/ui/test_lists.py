@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import secrets
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Collection
 from typing import NamedTuple
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from gossamer.clock import VirtualClock
 from gossamer.model.record import Attempt, PageResult, Record
@@ -13,9 +20,11 @@ from gossamer.project.open import open_project
 from gossamer.project.records import table as record_table
 from gossamer.project.records.records import RecordFilter
 from gossamer.project.records.table import rank_of, sorted_table
+from gossamer.project.row_page import RowFilters, row_page
 from gossamer.server.ui.charts import Series, hours, lane, lines
-from gossamer.server.ui.live import RAREST, STREAMS_EACH, Hub, version_of
-from gossamer.server.ui.row_page import RowFilters, row_page
+from gossamer.server.ui.forms import compressed, compressed_events, masked, unmasked
+from gossamer.server.ui.live import RAREST, STREAMS_EACH, Hub, event_of, version_of
+from gossamer.server.ui.overview import colours_of
 
 from ..serving import settings_of
 
@@ -138,7 +147,7 @@ async def test_a_tab_that_was_let_go_and_asks_again_costs_no_rendering_and_is_sh
     clock, made = VirtualClock(), list[int]()
     hub = Hub(clock)
 
-    async def render() -> dict[str, str]:
+    async def render(names: Collection[str]) -> dict[str, str]:
         made.append(1)
         return {"one": f"rendering {len(made)}"}
 
@@ -147,10 +156,10 @@ async def test_a_tab_that_was_let_go_and_asks_again_costs_no_rendering_and_is_sh
 
     async def look(seen: dict[str, str]) -> str:
         """What a tab is sent beyond the streams of its reader: it is let go at once."""
-        events = hub.stream("view", render, person="ada", seen=seen, holds=holds)
+        events = hub.stream("view", render, ["one"], person="ada", seen=seen, holds=holds)
         return b"".join([event async for event in events]).decode()
 
-    held = [hub.stream("other", render, person="ada", seen={}, holds=holds) for _ in range(STREAMS_EACH)]
+    held = [hub.stream("other", render, ["one"], person="ada", seen={}, holds=holds) for _ in range(STREAMS_EACH)]
     for stream in held:
         await anext(stream)
     assert "rendering 1" in await look({})
@@ -163,3 +172,85 @@ async def test_a_tab_that_was_let_go_and_asks_again_costs_no_rendering_and_is_sh
     assert "rendering 2" in await look({"one": version_of("a page")})
     for stream in held:
         await stream.aclose()
+
+
+@pytest.mark.asyncio
+async def test_charts_are_rendered_less_often_than_the_rest_of_a_live_page() -> None:
+    clock, made = VirtualClock(), Counter[str]()
+    hub = Hub(clock)
+
+    async def render(names: Collection[str]) -> dict[str, str]:
+        made.update(names)
+        return {name: f"{name} {made[name]}" for name in names}
+
+    async def holds() -> bool:
+        return True
+
+    for _ in range(21):
+        stream = hub.stream(
+            "view", render, ["now", "charts"], person="ada", seen={}, holds=holds, slow={"charts": 10.0}
+        )
+        await anext(stream)
+        sent = (await anext(stream)).decode()
+        await stream.aclose()
+        clock.advance(1.0)
+
+    assert made == {"now": 21, "charts": 3}
+    assert '"now 21"' in sent
+    assert '"charts 3"' in sent
+
+
+@pytest.mark.asyncio
+async def test_a_region_that_hardly_changed_takes_few_bytes_and_arrives_at_once() -> None:
+    rows = "".join(f"<tr><td>{secrets.token_hex(8)}</td></tr>" for _ in range(500))
+    events = [event_of({"rows": rows.replace("<td>", f"<td>{n} ", 1)}, {"rows": str(n)}) for n in range(10)]
+
+    async def stream() -> AsyncIterator[bytes]:
+        for event in events:
+            yield event
+
+    unpacker, sizes = zlib.decompressobj(31), []
+    async for piece in compressed_events(stream()):
+        sizes.append(len(piece))
+        assert unpacker.decompress(piece) in (*events, b"")
+
+    assert len(sizes) == 11
+    assert sizes[0] > 5_000  # the names are random
+    assert max(sizes[1:]) < 300
+
+
+@pytest.mark.parametrize(
+    ("accepts", "packed"),
+    [
+        ("gzip, deflate, br", True),
+        ("GZIP;q=0.5", True),
+        ("", False),
+        ("br", False),
+        ("gzip;q=0", False),
+        ("x-gzip", False),
+    ],
+)
+def test_a_page_is_compressed_for_who_takes_it(accepts: str, packed: bool) -> None:
+    headers = [(b"accept-encoding", accepts.encode())] if accepts else []
+    request = Request({"type": "http", "headers": headers})
+    for size in (10, 5000):
+        response = compressed(request, Response("x" * size))
+        body = gzip.decompress(response.body) if "content-encoding" in response.headers else response.body
+        assert (body, response.headers["vary"]) == (b"x" * size, "accept-encoding")
+        assert ("content-encoding" in response.headers) is (packed and size > 1000)
+        assert response.headers["content-length"] == str(len(response.body))
+
+
+def test_a_form_token_looks_different_on_every_page() -> None:
+    token = "ab" * 32
+    shown = {masked(token) for _ in range(20)}
+    assert len(shown) == 20
+    assert {unmasked(one) for one in shown} == {token}
+    assert not any(token in one for one in shown)
+    assert [unmasked(text) for text in ("", "a", "zz", "é", "ff")] == [""] * 5
+
+
+def test_a_reason_has_the_same_colour_whatever_else_is_on_the_chart() -> None:
+    assert colours_of(["parse", "timeout", "http-503"]) == {"parse": "c", "timeout": "b", "http-503": "bad"}
+    assert colours_of(["http-503", "parse"])["parse"] == "c"
+    assert colours_of(["http-503", "http-500"]) == {"http-503": "bad again", "http-500": "bad"}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from gossamer.model.route import ExitOutcome
+from gossamer.model.route import ProxyOutcome
 from gossamer.project.sites.proxies import proxy_pools
-from gossamer.routing.proxies.contract import ExitReport, RestTerms
+from gossamer.routing.proxies.contract import ProxyReport, RestTerms
 from tests.server.receiver import receiving
 
 from .screen import Screen, a_screen
@@ -36,7 +36,7 @@ async def _lets_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.close()
 
 
-async def test_exits_are_tested_rests_end_and_a_channel_gets_a_test(chromium: None, tmp_path: Path) -> None:
+async def test_proxies_are_tested_rests_end_and_a_channel_gets_a_test(chromium: None, tmp_path: Path) -> None:
     proxy = await asyncio.start_server(_lets_in, "127.0.0.1", 0)
     closed = await asyncio.start_server(_lets_in, "127.0.0.1", 0)
     good, bad = (one.sockets[0].getsockname()[1] for one in (proxy, closed))
@@ -56,17 +56,17 @@ async def test_exits_are_tested_rests_end_and_a_channel_gets_a_test(chromium: No
 
 
 async def _a_pool_is_tested(screen: Screen, page: Page, good: int) -> None:
-    banned = ExitReport(exit=f"http://127.0.0.1:{good}", outcome=ExitOutcome.BANNED, words="captcha")
-    await screen.project.state.exits.report("city", [banned], RestTerms(cooldown=3600))
+    banned = ProxyReport(proxy=f"http://127.0.0.1:{good}", outcome=ProxyOutcome.BANNED, words="captcha")
+    await screen.project.state.proxies.report("city", [banned], RestTerms(cooldown=3600))
     await page.goto("/ui/routes")
-    row = page.get_by_role("region", name="Exits of city").get_by_role("row", name=str(good))
+    row = page.get_by_role("region", name="Proxies of city").get_by_role("row", name=str(good))
     await expect(row).to_contain_text("resting")
-    await page.get_by_role("button", name="Test its exits").click()
-    await expect(page.get_by_role("status").filter(has_text="1 of 2 exits of city let us in")).to_be_visible()
+    await page.get_by_role("button", name="Test its proxies").click()
+    await expect(page.get_by_role("status").filter(has_text="1 of 2 proxies of city let us in")).to_be_visible()
     (pool,) = await proxy_pools(screen.project)
     assert pool.resting == 1, "a test does not count"
     await page.get_by_role("button", name="End all rests").click()
-    await expect(page.get_by_role("status").filter(has_text="The rests of 1 exit of city are over")).to_be_visible()
+    await expect(page.get_by_role("status").filter(has_text="The rests of 1 proxy of city are over")).to_be_visible()
     (pool,) = await proxy_pools(screen.project)
     assert pool.resting == 0
     await expect(page.get_by_role("button", name="End all rests")).to_have_count(0)

@@ -159,7 +159,7 @@ async def test_quality_is_told_by_field_and_day(screen: Screen, crawled: dict[st
     shares = await page.get_by_role("region", name="Scores by field").locator("tbody td:nth-child(6)").all_inner_texts()
     values = [float(one.removesuffix(" %")) for one in shares]
     assert values == sorted(values)
-    await page.get_by_label("Search").fill("rating")
+    await page.get_by_label("Search", exact=True).fill("rating")
     await page.get_by_role("button", name="Show").click()
     await expect(page.get_by_role("region", name="Scores by field").get_by_role("row")).to_have_count(2)
 

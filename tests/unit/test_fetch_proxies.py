@@ -1,4 +1,4 @@
-"""Exits below the transports: what is said in SOCKS5, and the errors of aiohttp on the way through a proxy."""
+"""Proxies below the transports: what is said in SOCKS5, and the errors of aiohttp on the way through a proxy."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from gossamer.errors import ConnectFailed, FetchFailed, FetchRefused, GossamerError, ProxyFailed, TimedOut
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import TransportRequest
-from gossamer.fetch.exits import authorization, proxy_failed, shown, without_login
-from gossamer.fetch.http import AiohttpTransport, translated_on_exit
+from gossamer.fetch.http import AiohttpTransport, translated_on_proxy
+from gossamer.fetch.proxies import authorization, proxy_failed, shown, without_login
 from gossamer.fetch.socks import ask_for_line
-from gossamer.model.route import Exit
+from gossamer.model.route import Proxy
 
 from .test_fetch_http import LIMITS, _every_error
 
-EXIT = Exit(pool="p", name="n", scheme="socks5", host="gate.example", port=1080, username="ann", password="s3cret")
-NOBODY = msgspec.structs.replace(EXIT, username="", password="")
+PROXY = Proxy(pool="p", name="n", scheme="socks5", host="gate.example", port=1080, username="ann", password="s3cret")
+NOBODY = msgspec.structs.replace(PROXY, username="", password="")
 DONE = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x00"
 
 
-async def asked(replies: bytes, exit: Exit = EXIT, host: str = "shop.example", port: int = 443) -> bytes:
+async def asked(replies: bytes, proxy: Proxy = PROXY, host: str = "shop.example", port: int = 443) -> bytes:
     """What the client says to a proxy that answers like this."""
     said = bytearray()
     left = bytearray(replies)
@@ -38,7 +38,7 @@ async def asked(replies: bytes, exit: Exit = EXIT, host: str = "shop.example", p
         del left[:size]
         return taken
 
-    await ask_for_line(send, read, exit, host, port)
+    await ask_for_line(send, read, proxy, host, port)
     assert not left  # what follows belongs to the site, and nothing of it was taken
     return bytes(said)
 
@@ -116,7 +116,7 @@ async def test_a_name_that_is_too_long_for_socks_is_neither_cut_nor_the_proxys_f
 
 async def test_a_password_that_is_too_long_for_socks_is_not_cut() -> None:
     with pytest.raises(ProxyFailed, match="255 bytes"):
-        await asked(b"\x05\x02", msgspec.structs.replace(EXIT, password="p" * 256))
+        await asked(b"\x05\x02", msgspec.structs.replace(PROXY, password="p" * 256))
 
 
 @pytest.mark.parametrize(
@@ -133,20 +133,20 @@ def test_an_address_is_shown_without_its_login(text: str, left: str) -> None:
 
 
 @pytest.mark.parametrize("error", list(_every_error()), ids=lambda error: type(error).__name__)
-def test_no_error_of_aiohttp_comes_through_unmapped_on_an_exit(error: Exception) -> None:
-    ours = translated_on_exit(error, "http://h/", LIMITS, msgspec.structs.replace(EXIT, scheme="http"))
+def test_no_error_of_aiohttp_comes_through_unmapped_on_an_proxy(error: Exception) -> None:
+    ours = translated_on_proxy(error, "http://h/", LIMITS, msgspec.structs.replace(PROXY, scheme="http"))
     assert isinstance(ours, FetchFailed | FetchRefused)
     assert type(ours) is not FetchFailed
     assert "s3cret" not in str(ours) + repr(ours)
 
 
 def test_a_failure_names_the_proxy_and_its_pool_and_nobody_else() -> None:
-    said = str(proxy_failed(EXIT, "it hung up"))
+    said = str(proxy_failed(PROXY, "it hung up"))
     assert said == "The proxy socks5://gate.example:1080 (pool p) failed: it hung up."
 
 
 def test_credentials_are_packed_as_utf8_and_left_out_where_there_are_none() -> None:
-    assert authorization(msgspec.structs.replace(EXIT, password="ß")) == "Basic YW5uOsOf"
+    assert authorization(msgspec.structs.replace(PROXY, password="ß")) == "Basic YW5uOsOf"
     assert authorization(NOBODY) is None
 
 
@@ -161,14 +161,14 @@ async def test_a_proxy_that_quotes_our_password_in_its_status_line_is_not_quoted
 
     server = await asyncio.start_server(parrot, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    exit = Exit(
+    proxy = Proxy(
         pool="p", name="parrot", scheme="http", host="127.0.0.1", port=port, username="ann", password="hunter2hunter2",
         allow_private=True,
     )  # fmt: skip
     guard = AddressGuard(allow_private=True)
     async with server, AiohttpTransport(guard) as transport:
         with pytest.raises(GossamerError) as failure:
-            await transport.fetch(TransportRequest(url="http://shop.example/", headers=(), limits=LIMITS, exit=exit))
+            await transport.fetch(TransportRequest(url="http://shop.example/", headers=(), limits=LIMITS, proxy=proxy))
     words = f"{failure.value}"
     assert "hunter2" not in words
     assert b64encode(b"ann:hunter2hunter2").decode() not in words

@@ -1,4 +1,4 @@
-"""Exits: every transport leaves through the proxy that it is given, as the one it is given, and in no other way."""
+"""Proxies: every transport leaves through the proxy that it is given, as the one it is given, and in no other way."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_page_is_fetched_through_the_proxy(
     opened: Opener, proxy: ProxyServer, target: HostileSite, vouched: Vouched
 ) -> None:
     async with opened(trust=vouched.client) as transport:
-        response = await get(transport, target.url("/plain"), exit=proxy.exit())
+        response = await get(transport, target.url("/plain"), proxy=proxy.proxy())
     assert (response.status, response.body, response.wire_bytes) == (200, PAGE, len(PAGE))
     assert response.address == "127.0.0.1"
     assert [(one.username, one.target) for one in proxy.passages] == [("ann", f"127.0.0.1:{target.port}")]
@@ -57,7 +57,7 @@ async def test_a_name_that_only_the_proxy_knows_is_fetched(opened: Opener, site:
     for scheme in ("http", "https", "socks5"):
         with a_proxy(scheme, vouched, leads_to={"shop.example": site.port}) as proxy:
             async with opened(SHOP, trust=vouched.client) as transport:
-                response = await get(transport, "http://shop.example/plain", exit=proxy.exit())
+                response = await get(transport, "http://shop.example/plain", proxy=proxy.proxy())
         assert response.body == PAGE
         assert site.log[-1].headers["host"] == "shop.example"
         assert proxy.passages[0].target == "shop.example:80"
@@ -69,14 +69,14 @@ async def test_a_safe_site_by_a_name_that_only_the_proxy_knows(
     for scheme in ("http", "https", "socks5"):
         with a_proxy(scheme, vouched, leads_to={"shop.example": safe_site.port}) as proxy:
             async with opened(SHOP, trust=vouched.client) as transport:
-                assert (await get(transport, "https://shop.example/plain", exit=proxy.exit())).body == PAGE
+                assert (await get(transport, "https://shop.example/plain", proxy=proxy.proxy())).body == PAGE
 
 
 async def test_a_proxy_without_passwords_is_used_without(opened: Opener, site: HostileSite) -> None:
     for opening in (http_proxy, socks_proxy):
         with opening() as proxy:
             async with opened() as transport:
-                assert (await get(transport, site.url("/plain"), exit=proxy.exit())).body == PAGE
+                assert (await get(transport, site.url("/plain"), proxy=proxy.proxy())).body == PAGE
             assert [one.username for one in proxy.passages] == [""]
 
 
@@ -85,16 +85,16 @@ async def test_odd_passwords_arrive_as_they_are(opened: Opener, site: HostileSit
     for opening in (http_proxy, socks_proxy):
         with opening(users=users) as proxy:
             async with opened() as transport:
-                assert (await get(transport, site.url("/plain"), exit=proxy.exit())).body == PAGE
+                assert (await get(transport, site.url("/plain"), proxy=proxy.proxy())).body == PAGE
             assert [one.username for one in proxy.passages] == list(users)
 
 
 async def test_a_proxy_with_a_name_is_looked_up_by_us(
     opened: Opener, proxy: ProxyServer, site: HostileSite, vouched: Vouched
 ) -> None:
-    with_name = proxy.exit(host="localhost")
+    with_name = proxy.proxy(host="localhost")
     async with opened(trust=vouched.client) as transport:
-        assert (await get(transport, site.url("/plain"), exit=with_name)).body == PAGE
+        assert (await get(transport, site.url("/plain"), proxy=with_name)).body == PAGE
     assert len(proxy.passages) == 1
 
 
@@ -103,7 +103,7 @@ async def test_a_proxys_name_is_looked_up_by_us_alone(
 ) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("127.0.0.1", 0))])
     async with opened(trust=vouched.client) as transport:
-        assert (await get(transport, site.url("/plain"), exit=proxy.exit(host="Other.Example"))).body == PAGE
+        assert (await get(transport, site.url("/plain"), proxy=proxy.proxy(host="Other.Example"))).body == PAGE
     assert len(proxy.passages) == 1
 
 
@@ -113,7 +113,7 @@ async def test_exclusions_of_the_environment_do_not_count(
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "*")
     async with opened(trust=vouched.client) as transport:
-        await get(transport, target.url("/plain"), exit=proxy.exit())
+        await get(transport, target.url("/plain"), proxy=proxy.proxy())
     assert len(proxy.passages) == target.connections == 1
 
 
@@ -123,14 +123,14 @@ async def test_exclusions_of_the_environment_do_not_count(
 async def test_identities_never_share_a_connection(
     opened: Opener, proxy: ProxyServer, target: HostileSite, vouched: Vouched
 ) -> None:
-    ann, bob = proxy.exit(username="ann"), proxy.exit(username="bob")
+    ann, bob = proxy.proxy(username="ann"), proxy.proxy(username="bob")
     async with opened(trust=vouched.client) as transport:
-        for exit in (ann, bob, None, ann, bob, None, bob, ann, None):
-            assert (await get(transport, target.url("/plain"), exit=exit)).body == PAGE
+        for chosen in (ann, bob, None, ann, bob, None, bob, ann, None):
+            assert (await get(transport, target.url("/plain"), proxy=chosen)).body == PAGE
         # Ann's connection, Bob's, and the direct one; each of them used again and again.
         assert target.connections == 3
         assert proxy.connections == 2
-        await asyncio.gather(*(get(transport, target.url("/plain"), exit=exit) for exit in (ann, bob, None) * 5))
+        await asyncio.gather(*(get(transport, target.url("/plain"), proxy=chosen) for chosen in (ann, bob, None) * 5))
     users_of = {
         number: {one.username for one in proxy.passages if one.connection == number}
         for number in {one.connection for one in proxy.passages}
@@ -143,9 +143,9 @@ async def test_another_password_is_another_identity(
     opened: Opener, proxy: ProxyServer, target: HostileSite, vouched: Vouched
 ) -> None:
     async with opened(trust=vouched.client) as transport:
-        assert (await get(transport, target.url("/plain"), exit=proxy.exit())).body == PAGE
+        assert (await get(transport, target.url("/plain"), proxy=proxy.proxy())).body == PAGE
         with pytest.raises(ProxyFailed):
-            await get(transport, target.url("/plain"), exit=proxy.exit(password="wrong"))
+            await get(transport, target.url("/plain"), proxy=proxy.proxy(password="wrong"))
     assert len(target.log) == 1
 
 
@@ -165,7 +165,7 @@ async def test_a_proxy_that_fails_is_told_from_a_site_that_fails(
     _CONDUCTS[conduct](proxy)
     async with opened(trust=vouched.client) as transport:
         with pytest.raises(ProxyFailed) as caught:
-            await get(transport, target.url("/plain"), exit=proxy.exit())
+            await get(transport, target.url("/plain"), proxy=proxy.proxy())
         assert target.connections == 0
         assert proxy.address in str(caught.value)
         assert_no_secret(everything_said(caught.value))
@@ -173,7 +173,7 @@ async def test_a_proxy_that_fails_is_told_from_a_site_that_fails(
         proxy.behave()
         if conduct == "is gone":
             proxy.start()
-        assert (await get(transport, target.url("/plain"), exit=proxy.exit())).body == PAGE
+        assert (await get(transport, target.url("/plain"), proxy=proxy.proxy())).body == PAGE
 
 
 async def test_a_wrong_password_is_said_to_be_one(
@@ -182,7 +182,7 @@ async def test_a_wrong_password_is_said_to_be_one(
     wrong = "wr0ng-pa55"
     async with opened(trust=vouched.client) as transport:
         with pytest.raises(ProxyFailed, match="user name or the password") as caught:
-            await get(transport, target.url("/plain"), exit=proxy.exit(password=wrong))
+            await get(transport, target.url("/plain"), proxy=proxy.proxy(password=wrong))
     assert caught.value.status == 407
     assert target.connections == 0
     # A plain request might have got its 407 from the site: there the proxy is asked a second time.
@@ -202,7 +202,7 @@ async def test_a_tunnel_that_is_not_made_is_the_proxys_failure(
             proxy.answer(status)
             async with opened(trust=vouched.client) as transport:
                 with pytest.raises(ProxyFailed) as caught:
-                    await get(transport, safe_site.url("/plain"), exit=proxy.exit())
+                    await get(transport, safe_site.url("/plain"), proxy=proxy.proxy())
         assert_no_secret(everything_said(caught.value))
     assert safe_site.connections == 0
 
@@ -215,7 +215,7 @@ async def test_a_proxy_that_dies_on_the_way_is_the_proxys_failure(
     proxy.hang_up_after(size)
     async with opened(trust=vouched.client) as transport:
         with pytest.raises(ProxyFailed) as caught:
-            await get(transport, url, exit=proxy.exit())
+            await get(transport, url, proxy=proxy.proxy())
     assert_no_secret(everything_said(caught.value))
     assert len(proxy.passages) == 1
     assert target.connections <= 1  # and nobody came another way; a TLS site counts who finished the handshake
@@ -227,7 +227,7 @@ async def test_a_site_that_hangs_up_behind_a_proxy_uses_up_no_try(
     async with opened(trust=vouched.client) as transport:
         for path in ("/close-before-headers", "/short-body", "/reset-mid-body"):
             with pytest.raises(ProxyFailed):
-                await get(transport, site.url(path), exit=proxy.exit())
+                await get(transport, site.url(path), proxy=proxy.proxy())
     assert site.connections == len(proxy.passages) == 3
 
 
@@ -237,7 +237,7 @@ async def test_a_proxy_that_hangs_is_given_up(
     proxy.hang()
     async with opened(trust=vouched.client) as transport:
         with pytest.raises((ProxyFailed, TimedOut)) as caught:
-            await get(transport, target.url("/plain"), exit=proxy.exit(), limits=HASTY)
+            await get(transport, target.url("/plain"), proxy=proxy.proxy(), limits=HASTY)
     assert target.connections == 0
     assert_no_secret(everything_said(caught.value))
 
@@ -249,7 +249,7 @@ async def test_a_proxy_that_nobody_vouches_for_is_not_told_the_password(
     with a_proxy("https", stranger) as proxy:
         async with opened(trust=vouched.client) as transport:
             with pytest.raises(ProxyFailed, match="no secure connection to it"):
-                await get(transport, target.url("/plain"), exit=proxy.exit())
+                await get(transport, target.url("/plain"), proxy=proxy.proxy())
         assert (proxy.passages, proxy.refused) == ([], [])
     assert target.connections == 0
 
@@ -262,7 +262,7 @@ async def test_a_site_that_nobody_vouches_for_is_no_failure_of_the_proxy(
         with a_proxy(scheme, stranger) as proxy:
             async with opened(trust=stranger.client) as transport:
                 with pytest.raises(TlsFailed):
-                    await get(transport, safe_site.url("/plain"), exit=proxy.exit())
+                    await get(transport, safe_site.url("/plain"), proxy=proxy.proxy())
     assert safe_site.log == []
 
 
@@ -270,10 +270,10 @@ async def test_what_is_no_proxy_at_all_is_a_failed_proxy(opened: Opener, safe_si
     for scheme in ("http", "socks5"):
         async with listener(b"SSH-2.0-nonsense\r\n\r\n", until=b"") as stranger:
             with http_proxy(users=USERS) as model:
-                exit = msgspec.structs.replace(model.exit(), scheme=scheme, port=stranger.port)
+                proxy = msgspec.structs.replace(model.proxy(), scheme=scheme, port=stranger.port)
             async with opened() as transport:
                 with pytest.raises(ProxyFailed) as caught:
-                    await get(transport, safe_site.url("/plain"), exit=exit)
+                    await get(transport, safe_site.url("/plain"), proxy=proxy)
             assert_no_secret(everything_said(caught.value))
     assert safe_site.connections == 0
 
@@ -283,7 +283,7 @@ async def test_answers_of_the_site_are_answers_through_a_proxy_too(
 ) -> None:
     async with opened(trust=vouched.client) as transport:
         for status in (403, 404, 429, 503):
-            response = await get(transport, target.url(f"/status?code={status}"), exit=proxy.exit())
+            response = await get(transport, target.url(f"/status?code={status}"), proxy=proxy.proxy())
             assert response.status == status
 
 
@@ -293,17 +293,17 @@ async def test_nonsense_of_the_site_is_not_the_proxys_failure(
 ) -> None:
     async with opened(trust=vouched.client) as transport:
         with pytest.raises(FetchRefused):
-            await get(transport, site.url(path), exit=proxy.exit())
+            await get(transport, site.url(path), proxy=proxy.proxy())
 
 
 async def test_limits_hold_through_a_proxy(
     opened: Opener, proxy: ProxyServer, site: HostileSite, vouched: Vouched
 ) -> None:
     async with opened(trust=vouched.client) as transport:
-        endless = await get(transport, site.url("/endless"), exit=proxy.exit())
-        bomb = await get(transport, site.url("/bomb?with=br"), exit=proxy.exit())
+        endless = await get(transport, site.url("/endless"), proxy=proxy.proxy())
+        bomb = await get(transport, site.url("/bomb?with=br"), proxy=proxy.proxy())
         with pytest.raises(TimedOut):
-            await get(transport, site.url("/drip"), exit=proxy.exit(), limits=Limits(total=timedelta(seconds=1)))
+            await get(transport, site.url("/drip"), proxy=proxy.proxy(), limits=Limits(total=timedelta(seconds=1)))
     assert endless.cut
     assert bomb.cut
     assert max(len(endless.body), len(bomb.body)) <= LIMITS.max_body
@@ -313,7 +313,7 @@ async def test_a_cancelled_fetch_hangs_up_behind_the_proxy(
     opened: Opener, proxy: ProxyServer, vouched: Vouched
 ) -> None:
     async with listener() as server, opened(trust=vouched.client) as transport:
-        fetch = asyncio.ensure_future(get(transport, server.url(), exit=proxy.exit()))
+        fetch = asyncio.ensure_future(get(transport, server.url(), proxy=proxy.proxy()))
         line = await server.line()
         fetch.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -330,7 +330,7 @@ async def test_a_private_target_is_refused_before_the_proxy_is_dialled(
 ) -> None:
     async with opened(AddressGuard(), trust=vouched.client) as transport:
         with pytest.raises((AddressRefused, FetchRefused)):
-            await get(transport, site.url("/plain", host=host), exit=proxy.exit())
+            await get(transport, site.url("/plain", host=host), proxy=proxy.proxy())
     assert (proxy.connections, site.connections) == (0, 0)
 
 
@@ -341,7 +341,7 @@ async def test_a_private_proxy_is_dialled_only_when_its_pool_may_be_private(
         async with opened(AddressGuard(), trust=vouched.client) as transport:
             with pytest.raises(ProxyFailed, match="allow_private"):
                 await get(
-                    transport, "http://shop.example/", exit=proxy.exit(host=host, allow_private=False, pool="cheap")
+                    transport, "http://shop.example/", proxy=proxy.proxy(host=host, allow_private=False, pool="cheap")
                 )
     assert proxy.connections == 0
 
@@ -349,7 +349,7 @@ async def test_a_private_proxy_is_dialled_only_when_its_pool_may_be_private(
 async def test_a_proxy_whose_name_does_not_resolve_has_failed(opened: Opener, proxy: ProxyServer) -> None:
     async with opened(SHOP) as transport:
         with pytest.raises(ProxyFailed, match="does not resolve"):
-            await get(transport, "http://shop.example/", exit=proxy.exit(host="no-such-name.invalid"))
+            await get(transport, "http://shop.example/", proxy=proxy.proxy(host="no-such-name.invalid"))
 
 
 async def test_that_a_proxy_may_be_private_opens_nothing_else(
@@ -357,7 +357,7 @@ async def test_that_a_proxy_may_be_private_opens_nothing_else(
 ) -> None:
     async with opened(AddressGuard(), trust=vouched.client) as transport:
         results = await asyncio.gather(
-            *(get(transport, site.url("/plain"), exit=exit) for exit in (proxy.exit(), None) * 5),
+            *(get(transport, site.url("/plain"), proxy=chosen) for chosen in (proxy.proxy(), None) * 5),
             return_exceptions=True,
         )
     assert {type(result) for result in results} == {AddressRefused}
@@ -384,7 +384,7 @@ async def test_a_proxy_of_our_own_is_given_the_address_that_was_checked(
     with a_proxy(scheme, vouched, leads_to={PUBLIC: place.port}) as proxy:
         async with opened(AddressGuard(), trust=vouched.client) as transport:
             for _ in range(2):
-                response = await get(transport, f"{place.scheme}://shop.example/plain", exit=proxy.exit())
+                response = await get(transport, f"{place.scheme}://shop.example/plain", proxy=proxy.proxy())
                 assert response.body == PAGE
         assert {one.target for one in proxy.passages} == {f"{PUBLIC}:{443 if secure else 80}"}
         assert {one.username for one in proxy.passages} == {"ann"}
@@ -402,5 +402,5 @@ async def test_a_proxy_of_our_own_that_does_not_let_us_through_to_an_address_is_
             async with opened(AddressGuard(), trust=vouched.client) as transport:
                 for url in ("http://shop.example/plain", "https://shop.example/plain"):
                     with pytest.raises(ProxyFailed) as caught:
-                        await get(transport, url, exit=proxy.exit())
+                        await get(transport, url, proxy=proxy.proxy())
                     assert_no_secret(everything_said(caught.value))

@@ -1,0 +1,333 @@
+"""Every target of an output: the rows are those of the changes, whatever is repeated, late or refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gossamer.errors import LeaseLost, Misconfigured
+from gossamer.model.output import ErasedRecord
+from gossamer.model.record import StoredRecord
+from gossamer.store.contract import Version
+from gossamer.store.outputs.contract import Batch, Change, Output
+from gossamer.store.outputs.plan import Plan, column_name
+
+from .outputs import SCHEMA, TARGETS, Target, record, shown
+
+
+@pytest.fixture(params=TARGETS)
+async def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+    if request.param == "postgres":
+        request.getfixturevalue("postgres")
+    one = Target(request.param, tmp_path, request)
+    await one.prepare()
+    return one
+
+
+@pytest.fixture
+async def output(target: Target) -> AsyncIterator[Output]:
+    opened = target.open(target.plan())
+    yield opened
+    await opened.close()
+
+
+def batch(plan: Plan, *records: StoredRecord, number: int = 1, fence: int = 1) -> Batch:
+    changes = [change for one in records if (change := plan.change(one, deletes=True)) is not None]
+    return Batch(number=number, fence=fence, changes=changes, schemas=[SCHEMA])
+
+
+async def test_rows_are_the_records_with_columns_of_the_declared_types(target: Target, output: Output) -> None:
+    some = [record(1), record(2, title="a 'quoted' \"lamp\"; -- \N{SNOWMAN}", amount=None), record(3, stock=0)]
+
+    assert await output.write(batch(target.plan(), *some)) == []
+
+    assert await target.rows() == {one.key: shown(one) for one in some}
+
+
+async def test_a_repeated_batch_changes_nothing(target: Target, output: Output) -> None:
+    wanted = batch(target.plan(), record(1), record(2))
+    await output.write(wanted)
+
+    await output.write(wanted)
+
+    assert await target.rows() == {"k1": shown(record(1)), "k2": shown(record(2))}
+
+
+async def test_a_newer_version_replaces_the_row_and_an_older_one_does_not(target: Target, output: Output) -> None:
+    old, new = record(1), record(1, version=2, amount="2.00")
+    await output.write(batch(target.plan(), new))
+
+    await output.write(batch(target.plan(), old, number=2))
+
+    assert await target.rows() == {"k1": shown(new)}
+
+
+async def test_a_value_that_is_gone_is_empty_in_the_row(target: Target, output: Output) -> None:
+    await output.write(batch(target.plan(), record(1)))
+
+    await output.write(batch(target.plan(), record(1, version=2, amount=None), number=2))
+
+    assert (await target.rows())["k1"] == ("lamp", None, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("terms", "left"), [({"gone": "flag"}, True), ({"gone": "keep"}, False), ({"gone": "delete"}, None)]
+)
+async def test_a_gone_record_is_flagged_kept_or_deleted(
+    target: Target, terms: dict[str, str], left: bool | None
+) -> None:
+    plan = target.plan(**terms)
+    output = target.open(plan)
+    await output.write(batch(plan, record(1), record(2)))
+
+    await output.write(batch(plan, record(1, version=2, gone=True), number=2))
+    await output.close()
+
+    rows = await target.rows()
+    assert rows.pop("k2") == shown(record(2))
+    assert rows == ({} if left is None else {"k1": ("lamp", 1.5, 3, left)})
+
+
+async def test_a_row_that_does_not_fit_is_returned_with_its_reason_and_the_others_are_written(
+    target: Target, output: Output
+) -> None:
+    if not target.has_types:
+        pytest.skip("any value fits")
+    refused = await output.write(batch(target.plan(), record(1), record(2, stock="many"), record(3)))
+
+    assert [(one.change.identity[2], "many" in one.reason) for one in refused] == [("k2", True)]
+    assert set(await target.rows()) == {"k1", "k3"}
+
+
+async def test_a_process_that_was_replaced_writes_nothing_more(target: Target, output: Output) -> None:
+    successor = target.open(target.plan())
+    await output.write(batch(target.plan(), record(1), fence=1))
+    await successor.write(batch(target.plan(), record(1, version=2, title="new"), number=2, fence=2))
+
+    with pytest.raises(LeaseLost):
+        await output.write(batch(target.plan(), record(2), number=2, fence=1))
+
+    await successor.close()
+    assert await target.rows() == {"k1": ("new", 1.5, 3, False)}
+
+
+async def test_a_new_field_becomes_a_new_column(target: Target, output: Output) -> None:
+    await output.write(batch(target.plan(), record(1)))
+    late = record(2)
+    late.data["colour"] = "red"
+
+    assert await output.write(batch(target.plan(), late, number=2)) == []
+
+    if target.has_history:  # a table
+        found = await target.query(f"SELECT _key, colour FROM {target.table('products')} ORDER BY _key")
+        assert found == [("k1", None), ("k2", "red")]
+
+
+async def test_a_column_that_is_named_anew_is_added_to_a_table_that_gossamer_created(target: Target) -> None:
+    if not target.has_history:
+        pytest.skip("not a table")
+    for number, column in enumerate(("title", "titel"), 1):
+        plan = target.plan(columns={"sku": "_key", column: "title", f"seen_{number}": "_last_changed"}, key=("sku",))
+        output = target.open(plan)
+        assert await output.check()
+        assert await output.write(batch(plan, record(1, version=number), number=number)) == []
+        await output.close()
+
+    assert await target.query(f"SELECT sku, title, titel FROM {target.table('products')}") == [("k1", "lamp", "lamp")]
+
+
+LONG = "description_" * 8  # PostgreSQL would cut both names to the same
+
+
+async def test_a_field_may_have_any_name(target: Target, output: Output) -> None:
+    odd = record(1)
+    odd.data.update({"": 1, "\0": 2, "xmin": 3, "CTID": 4, f"{LONG}a": 5, f"{LONG}b": 6, "a.b": {"": 7}, 'say "hi"': 8})
+
+    assert await output.write(batch(target.plan(), odd)) == []
+
+    names = ("_", "xmin_", "CTID_", column_name(f"{LONG}a"), column_name(f"{LONG}b"), "a.b_", 'say "hi"')
+    assert [float(value) for value in await target.values("k1", *names)] == [1, 3, 4, 5, 6, 7, 8]
+
+
+async def test_an_undeclared_number_is_as_exact_as_it_was(target: Target, output: Output) -> None:
+    some = [record(1), record(2), record(3)]
+    for one, number in zip(some, (1, 2**53 + 1, 2**62 + 1), strict=True):
+        one.data.update({"id": number, "share": 0.1, "small": 1e-12})
+
+    assert await output.write(batch(target.plan(), *some)) == []
+
+    assert [int((await target.values(one.key, "id"))[0]) for one in some] == [1, 2**53 + 1, 2**62 + 1]
+    assert [float(value) for value in await target.values("k2", "share", "small")] == [0.1, 1e-12]
+
+
+async def test_an_erased_record_is_in_no_row_and_in_no_history(target: Target) -> None:
+    plan = target.plan(history="history") if target.has_history else target.plan()
+    output = target.open(plan)
+    versions = _versions(record(1), record(1, version=2, title="SECRET person"))
+    change = plan.change(record(1, version=2, title="SECRET person"), deletes=True, versions=versions)
+    assert change is not None
+    await output.write(Batch(number=1, fence=1, changes=[change, *batch(plan, record(2)).changes], schemas=[SCHEMA]))
+
+    erase = plan.erase(ErasedRecord(type="Product", site="shop.example", key="k1", url="", data={}))
+    await output.write(Batch(number=2, fence=1, changes=[erase], schemas=[SCHEMA]))
+    await output.close()
+
+    assert set(await target.rows()) == {"k2"}
+    if target.has_history:
+        assert await target.query(f"SELECT DISTINCT _key FROM {target.table('history')}") == [("k2",)]
+    if target.name in ("sqlite", "folder-jsonl", "folder-parquet", "own-class"):
+        assert all(b"SECRET" not in path.read_bytes() for path in target.folder.rglob("*") if path.is_file())
+
+
+async def test_check_says_what_it_found_and_writes_no_row(target: Target, output: Output) -> None:
+    assert await output.check()
+    assert await output.count() in (0, None)
+
+
+# -- tables ----------------------------------------------------------------------------------------------------
+
+
+def _versions(*records: StoredRecord) -> list[Version]:
+    import msgspec
+
+    return [
+        Version(
+            at=one.last_changed,
+            job=one.job,
+            version=one.version,
+            data=msgspec.json.encode(one.data).decode(),
+            gone=one.gone_since is not None,
+        )
+        for one in records
+    ]
+
+
+OWN = {
+    "sku": "_key",
+    "name": "title",
+    "price": "price.amount",
+    "currency": "price.currency",
+    "seen_at": "_last_changed",
+}
+MADE = (
+    "CREATE TABLE {products} (id INTEGER, sku VARCHAR(20) PRIMARY KEY, name VARCHAR(20) NOT NULL, "
+    "price DECIMAL(10, 2), "
+    "currency VARCHAR(3), seen_at TIMESTAMP, mine VARCHAR(20) DEFAULT 'mine')"
+)
+HISTORY = "CREATE TABLE {history} (sku VARCHAR(20), price DECIMAL(10, 2), currency VARCHAR(3), seen_at TIMESTAMP)"
+
+
+@pytest.fixture(params=("sqlite", "duckdb", "postgres"))
+async def table(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+    if request.param == "postgres":
+        request.getfixturevalue("postgres")
+    one = Target(request.param, tmp_path, request)
+    await one.prepare()
+    for made in (MADE, HISTORY):
+        await one.query(made.format(products=one.table("products"), history=one.table("price_history")))
+    return one
+
+
+async def _told(target: Target, terms: dict[str, Any], steps: Sequence[Sequence[StoredRecord]]) -> list[str]:
+    """Write each record in all of its versions so far."""
+    plan = target.plan(**terms)
+    output = target.open(plan)
+    reasons: list[str] = []
+    past: dict[str, list[StoredRecord]] = {}
+    for number, records in enumerate(steps, 1):
+        changes: list[Change] = []
+        for one in records:
+            known = past.setdefault(one.key, [])
+            known.append(one)
+            change = plan.change(one, deletes=one.version > 1, versions=_versions(*known))
+            changes += [change] if change is not None else []
+        for _ in range(2):  # as after a crash
+            refused = await output.write(Batch(number=number, fence=1, changes=changes, schemas=[SCHEMA]))
+        reasons += [one.reason for one in refused]
+    await output.close()
+    return reasons
+
+
+async def test_a_table_of_ones_own_keeps_its_other_columns_and_gets_a_history_of_prices(table: Target) -> None:
+    steps = [
+        [record(1), record(2)],
+        [record(1, version=2, title="desk lamp"), record(2, version=2, amount="2.25")],  # the price of one is as before
+        [record(2, version=3, amount="3.00")],
+    ]
+
+    assert await _told(table, {"columns": OWN, "history": "price_history"}, steps) == []
+
+    rows = await table.query(f"SELECT sku, name, price, currency, mine FROM {table.table('products')} ORDER BY sku")
+    assert [(sku, name, float(price), *rest) for sku, name, price, *rest in rows] == [
+        ("k1", "desk lamp", 1.5, "EUR", "mine"),
+        ("k2", "lamp", 3.0, "EUR", "mine"),
+    ]
+    past = await table.query(f"SELECT sku, price FROM {table.table('price_history')} ORDER BY sku, seen_at")
+    assert [(sku, float(price)) for sku, price in past] == [("k1", 1.5), ("k2", 1.5), ("k2", 2.25), ("k2", 3.0)]
+
+
+@pytest.mark.parametrize("name", ["postgres", "duckdb"])  # SQLite has no arrays
+async def test_a_list_fills_a_column_of_an_array(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if name == "postgres":
+        request.getfixturevalue("postgres")
+    target = Target(name, tmp_path, request)
+    await target.prepare()
+    await target.query(
+        f"CREATE TABLE {target.table('products')} (sku VARCHAR(20) PRIMARY KEY, tags VARCHAR(20)[], sizes INTEGER[])"
+    )
+    some = [record(number) for number in range(1, 5)]
+    some[0].data.update({"tags": ["a", 'say "b", {c}', None], "sizes": [1, 2]})
+    some[1].data.update({"tags": [], "sizes": None})
+    some[2].data.update({"tags": "no list"})
+    some[3].data.update({"sizes": ["many"]})
+
+    reasons = await _told(target, {"columns": {"sku": "_key", "tags": "tags", "sizes": "sizes"}}, [some])
+
+    rows = await target.query(f"SELECT sku, tags, sizes FROM {target.table('products')} ORDER BY sku")
+    assert rows == [("k1", ["a", 'say "b", {c}', None], [1, 2]), ("k2", [], None)]
+    assert len(reasons) == 2
+    assert any("is no list" in reason for reason in reasons)
+
+
+async def test_the_history_has_only_versions_that_match(table: Target) -> None:
+    steps = [
+        [record(1), record(2, amount="50.00")],
+        [record(1, version=2, amount="60.00"), record(2, version=2, amount="70.00")],
+        [record(1, version=3, amount="2.00")],
+    ]
+
+    assert await _told(table, {"columns": OWN, "history": "price_history", "where": "price.amount < 10"}, steps) == []
+
+    past = await table.query(f"SELECT sku, price FROM {table.table('price_history')} ORDER BY sku, seen_at")
+    assert [(sku, float(price)) for sku, price in past] == [("k1", 1.5), ("k1", 2.0)]
+    rows = await table.query(f"SELECT sku FROM {table.table('products')}")
+    assert rows == [("k1",)]
+
+
+async def test_what_the_database_refuses_is_a_dead_row(table: Target) -> None:
+    bad = record(2)
+    bad.data["title"] = None  # the column is NOT NULL
+
+    reasons = await _told(table, {"columns": OWN}, [[record(1), bad, *(record(number) for number in range(3, 40))]])
+
+    assert len(reasons) == 1
+    assert "name" in reasons[0]
+    assert (await table.query(f"SELECT count(*) FROM {table.table('products')}"))[0][0] == 38
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        ({"columns": {**OWN, "nmae": "title"}}, "no column 'nmae'"),
+        ({"columns": OWN, "key": ("name",)}, "Make it unique"),
+        ({}, "no column '_type'"),
+    ],
+)
+async def test_a_table_that_does_not_fit_stops_the_output_with_a_sentence(
+    table: Target, terms: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Misconfigured, match=said):
+        await _told(table, terms, [[record(1)]])

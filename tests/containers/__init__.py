@@ -1,0 +1,1 @@
+"""Images, the Compose stack and pods, run by Podman: `make test-containers`."""

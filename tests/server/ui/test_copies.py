@@ -1,0 +1,104 @@
+"""A page over time: its copies, what changed between them, and a selector tried on each, failed copies included."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from gossamer.model.page import Headers, Snapshot
+from gossamer.model.record import Attempt, PageFacts, PageResult, Record
+from gossamer.project.access.keys import OWNER, Caller
+from gossamer.project.jobs.api_requests import BadRequest
+from gossamer.project.pages.results import PageReader
+from gossamer.project.pages.versions import copy_changes, page_copies, try_on_copies
+from gossamer.store.page_format import hash_of_body
+
+from .screen import Screen
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
+URL = "https://lamps.example/7"
+PICTURE = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c626001000000050001"
+    "0d0a2db40000000049454e44ae426082"
+)
+
+
+async def visited(screen: Screen, ago: float, price: str, *, failure: str = "", picture: bytes = b"") -> None:
+    """A visit of the page, and its record, if it gave one."""
+    project, at = screen.project, screen.project.clock.now() - ago
+    name = "price" if not failure else "cost"
+    body = f"<title>Lamp</title><h1>Lamp</h1><p>ours since 1990</p><p class={name}>{price} EUR</p>".encode()
+    snapshot = Snapshot(
+        url=URL, requested_url=URL, status=200, headers=Headers((("content-type", "text/html"),)), body=body,
+        fetched_at=at, job="lamps-1", screenshot=picture,
+    )  # fmt: skip
+    (ref,) = await project.archive.put([snapshot])
+    fingerprint = project.rules.fingerprint(URL)
+    facts = PageFacts(
+        fingerprint=fingerprint, url=URL, job="lamps-1", fetched_at=at, status=200, archive_ref=ref, spider="lamps",
+        body_hash=hash_of_body(body), failure=failure,
+    )  # fmt: skip
+    attempt = Attempt(
+        at=at, job="lamps-1", url=URL, fingerprint=fingerprint, site="lamps.example", worker="w", attempt=1,
+        outcome="dead" if failure else "done", status=200,
+    )  # fmt: skip
+    record = Record(
+        type="Lamp", site="lamps.example", key="7", url=URL, job="lamps-1", spider="lamps",
+        data=f'{{"title":"Lamp","price":{price}}}', content_hash=price.encode().rjust(16), scraped_at=at,
+    )  # fmt: skip
+    await project.records.save([PageResult(attempt=attempt, page=facts, records=() if failure else (record,))])
+
+
+async def page_with_history(screen: Screen) -> None:
+    if await screen.project.records.visits(screen.project.rules.fingerprint(URL)):
+        return
+    await visited(screen, 3 * 86_400, "10")
+    await visited(screen, 2 * 86_400, "12", picture=PICTURE)
+    await visited(screen, 3_600, "14", failure="parse")
+
+
+async def test_a_selector_is_tried_on_failed_copies_too_and_on_the_one_that_is_chosen(
+    screen: Screen,
+) -> None:
+    await page_with_history(screen)
+    async with PageReader(screen.project) as pages:
+        copies = await page_copies(screen.project, pages, OWNER, URL)
+        assert [(one.failure, one.same) for one in copies.copies] == [("parse", False), ("", False), ("", False)]
+        found = await try_on_copies(screen.project, pages, OWNER, copies, "css", ".price::text")
+        assert [result.found for _, result in found] == [[], ["12 EUR"], ["10 EUR"]]
+        found = await try_on_copies(screen.project, pages, OWNER, copies, "css", ".cost::text")
+        assert [result.found for _, result in found] == [["14 EUR"], [], []]
+
+        stranger = Caller(id="bob", name="bob", scopes=frozenset())
+        assert (await page_copies(screen.project, pages, stranger, URL)).copies == []
+        with pytest.raises(BadRequest, match="is not there"):
+            await copy_changes(screen.project, pages, OWNER, URL, "12.5")
+
+
+async def test_two_copies_are_compared_in_their_text_and_in_the_fields_of_their_records(
+    screen: Screen,
+) -> None:
+    await page_with_history(screen)
+    page = await screen.person()
+    await page.goto(f"/ui/copies?url={URL}")
+    await expect(page.get_by_role("region", name="Copies").locator("tbody tr")).to_have_count(3)
+    await expect(page.locator(".diff ins")).to_contain_text("14 EUR")
+
+    await page.get_by_role("region", name="Copies").locator("tbody tr").nth(1).get_by_role("link").first.click()
+    await expect(page.locator(".diff del")).to_contain_text("10 EUR")
+    fields = page.get_by_role("region", name="Fields that differ")
+    await expect(fields.locator("tbody tr")).to_have_text(["7price1012"])
+    await expect(page.get_by_role("img", name="Picture of the page")).to_be_visible()
+    assert await page.get_by_role("img", name="Picture of the page").evaluate("one => one.decode().then(() => true)")
+
+    await page.get_by_label("Selector to try").fill(".price")
+    await page.get_by_role("button", name="Show").click()
+    await expect(page.get_by_role("region", name="Matches on each copy").locator("tbody tr")).to_have_count(3)
+
+
+async def test_a_page_without_copies_says_so_without_a_script(screen: Screen) -> None:
+    page = await screen.person(java_script_enabled=False)
+    await page.goto("/ui/copies")
+    await page.get_by_label("Address of a page").fill("https://lamps.example/nothing")
+    await page.get_by_role("button", name="Show").click()
+    await expect(page.get_by_text("No copy of this page is in the archive.")).to_be_visible()
