@@ -54,7 +54,7 @@ def look(transport: BrowserTransport) -> Sample:
     return Sample(
         own_mb=own / 2**20,
         rss_mb=rss / 2**20,
-        contexts=sum(cell.in_hand for cell in cells),
+        contexts=sum(cell.in_progress for cell in cells),
         browsers=len(cells),
         worker_mb=_rss(os.getpid()) / 2**20,
     )
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(("median of", f"first {edge}", f"last {edge}", "most"), rows))
     busy = [(sample.own_mb - empty) / sample.contexts for sample in samples if sample.contexts and sample.browsers == 1]
     if busy:
-        print(f"An empty browser holds {empty:.0f} MB; each page in hand adds {statistics.median(busy):.0f} MB.")
+        print(f"An empty browser holds {empty:.0f} MB; each page in progress adds {statistics.median(busy):.0f} MB.")
     growth = statistics.median(s.own_mb for s in last) / statistics.median(s.own_mb for s in first)
     kept = growth <= ALLOWED_GROWTH
     verdict = "Kept." if kept else "NOT KEPT."

@@ -34,7 +34,7 @@ from gossamer.project.access.keys import SCOPES, add_key
 from gossamer.project.open import Project, open_project
 from gossamer.project.pages.results import PageReader
 from gossamer.server.app import make_app
-from gossamer.server.run import Server, listen
+from gossamer.server.run import HttpServer, listen
 from gossamer.server.ui.views import VIEWS
 from gossamer.settings import Settings
 
@@ -132,7 +132,7 @@ async def served(settings: Settings) -> AsyncIterator[tuple[httpx.AsyncClient, P
         app = make_app(project, pages)
         sock = listen("127.0.0.1", 0)
         port = sock.getsockname()[1]
-        server = Server(uvicorn.Config(app, log_level="warning"))
+        server = HttpServer(uvicorn.Config(app, log_level="warning"))
         serving = asyncio.create_task(server.serve(sockets=[sock]))
         try:
             address = f"http://127.0.0.1:{port}"

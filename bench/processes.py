@@ -38,7 +38,7 @@ from .server import CORES, ROOT, Server, started
 from .table import table
 
 WANTED = 1.7  # times one process, by two on two cores
-IN_HAND = 32  # pages that one process has at once
+IN_PROGRESS = 32  # pages that one process has at once
 QUEUED = 100_000
 NEW_LINKS = 1  # of 60, that a page of a large crawl still brings
 
@@ -66,7 +66,7 @@ def crawl(processes: int, server: Server, pages: int, seed: int) -> Crawl:
         (folder / "gossamer.toml").write_text(GOSSAMER_TOML.replace("concurrency = 32", "concurrency = 128"))
         spider = f"{ROOT / 'bench' / 'gossamer_peer.py'}:Shop"
         words = [sys.executable, "-m", "gossamer", "crawl", spider, "--quiet", "--rate", "unlimited", "--concurrency",
-                 str(IN_HAND), "--processes", str(processes)]  # fmt: skip
+                 str(IN_PROGRESS), "--processes", str(processes)]  # fmt: skip
         environ = {
             **os.environ,
             "PYTHONPATH": str(ROOT / "src"),
@@ -104,7 +104,7 @@ async def _settle(file: Path, seconds: float, rank: int) -> tuple[int, float]:
         job = (await state.jobs.running_jobs())[0].id
         ends, cpu = time.perf_counter() + seconds, time.process_time()
         while time.perf_counter() < ends:
-            granted = await state.frontier.lease(job, f"bench/{os.getpid()}/{rank}", IN_HAND)
+            granted = await state.frontier.lease(job, f"bench/{os.getpid()}/{rank}", IN_PROGRESS)
             await asyncio.gather(
                 *(
                     state.frontier.complete(lease, UrlState.DONE, discovered=_links(chance, known))
@@ -176,7 +176,7 @@ def main() -> int:
          f"{b.rate / one.rate:.2f}")
         for n, b in best.items()
     ]  # fmt: skip
-    print(f"\n{chosen.pages} pages, {len(CORES)} cores, {IN_HAND} pages in flight in each process")
+    print(f"\n{chosen.pages} pages, {len(CORES)} cores, {IN_PROGRESS} pages in flight in each process")
     print(table(head, rows))
     print("".join(f"{fault}\n" for fault in faults) or "Every page was fetched once, every record is right.")
     if chosen.writers:

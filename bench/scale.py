@@ -108,7 +108,7 @@ LONG_TAIL = [SiteClass(40, 5, 0.5, 0.4, 0.0), SiteClass(8, 30, 2.0, 0.6, 0.0), S
 
 
 async def check_queue(folder: Path, *, dies: bool) -> list[Check]:
-    """The real queue in virtual time: sites of three sizes, and a worker that may die with all that it has in hand
+    """The real queue in virtual time: sites of three sizes, and a worker that may die with all that it has in progress
     when another takes its place."""
     clock = VirtualClock()
     intervals = {f"s{n}-{place}.example": kind for n, kind in enumerate(LONG_TAIL) for place in range(kind.sites)}
@@ -122,18 +122,18 @@ async def check_queue(folder: Path, *, dies: bool) -> list[Check]:
             job.id, [Candidate(url=url, fingerprint=fingerprint(url), site=name) for url, name in urls]
         )
         await state.jobs.seal_seeds(job.id)
-        began, in_hand, number = clock.now(), list[tuple[float, int, Lease]](), 0
+        began, in_progress, number = clock.now(), list[tuple[float, int, Lease]](), 0
         worker, done = "first/1/1", list[float]()
         while len(done) < len(urls):
             if dies and worker == "first/1/1" and clock.now() - began >= DIES_AT:
-                worker, in_hand = "second/1/1", []
+                worker, in_progress = "second/1/1", []
             for lease in (await state.frontier.lease(job.id, worker, SLOTS)).leases:
                 number += 1
-                heapq.heappush(in_hand, (clock.now() + intervals[lease.task.site].latency, number, lease))
+                heapq.heappush(in_progress, (clock.now() + intervals[lease.task.site].latency, number, lease))
             clock.advance(TICK)
             settling = []
-            while in_hand and in_hand[0][0] <= clock.now():
-                settling.append(heapq.heappop(in_hand)[2])
+            while in_progress and in_progress[0][0] <= clock.now():
+                settling.append(heapq.heappop(in_progress)[2])
             await asyncio.gather(*(state.frontier.complete(lease, UrlState.DONE) for lease in settling))
             done += [clock.now() - began] * len(settling)
     dead = (DIES_AT,) if dies else ()

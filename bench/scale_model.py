@@ -186,12 +186,12 @@ class _Play:
     def _fetch(self, site: _Site, begin: float, attempts: list[int]) -> float | None:
         kind, found, fleet = site.kind, self._found, self._fleet
         rest, start, lost = 0.0, begin, False
-        in_hand = kind.latency + fleet.rtt
+        in_progress = kind.latency + fleet.rtt
         for place, attempt in enumerate(attempts):
             start = max(begin, earliest_start(site.tat, interval=kind.spacing, burst=1))
             site.tat = after_start(site.tat, start=start, interval=kind.spacing)
             found.tries += site.weight
-            if self._dies(start, in_hand):
+            if self._dies(start, in_progress):
                 found.again += site.weight
                 for one in attempts[place:]:  # a paced site is held by the worker that died
                     heapq.heappush(site.again, (start + fleet.lease, one))
@@ -210,10 +210,10 @@ class _Play:
             return max(follows, site.again[0][0]) if site.again else None
         return follows
 
-    def _dies(self, start: float, in_hand: float) -> bool:
-        """Does the worker that has a page in hand from `start` on die before it is settled?"""
+    def _dies(self, start: float, in_progress: float) -> bool:
+        """Does the worker that has a page in progress from `start` on die before it is settled?"""
         place = bisect_left(self._deaths, start)
-        near = place < len(self._deaths) and self._deaths[place] < start + in_hand
+        near = place < len(self._deaths) and self._deaths[place] < start + in_progress
         return near and self._chance.random() < 1 / self._fleet.workers
 
     def _failed(self, site: _Site, at: float, attempt: int) -> float:

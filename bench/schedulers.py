@@ -72,17 +72,19 @@ def judge(blown: Storm, known: Witnesses) -> list[Row]:
         judge_hits(known, plan)
         repeats = judge_repeats(known, plan, [life.ended or 0.0 for life in killed["worker"]])
         counts = [known.counts[job.id] for job in known.jobs[plan.name]]
-        standing = known.standings[plan.name]
+        progress = known.schedules_now[plan.name]
         rows.append(
             Row(
-                plan=plan, ticks=ticks, fired=standing.runs, skipped=standing.skipped, folded=folded,
+                plan=plan, ticks=ticks, fired=progress.runs, skipped=progress.skipped, folded=folded,
                 replaced=sum(job.ending == "replaced" for job in known.jobs[plan.name]),
                 pages=sum(count.done + count.unchanged for count in counts),
                 unchanged=sum(count.unchanged for count in counts), repeats=repeats,
             )
         )  # fmt: skip
     most = sum(row.repeats for row in rows if row.plan.overlap != "replace")
-    known.expect(most <= len(killed["worker"]) * 2 * CONCURRENCY, f"{most} repeats are more than workers had in hand")
+    known.expect(
+        most <= len(killed["worker"]) * 2 * CONCURRENCY, f"{most} repeats are more than workers had in progress"
+    )
     return rows
 
 
@@ -149,25 +151,25 @@ def judge_ticks(
 
     How many there were, and how many were folded.
     """
-    name, standing, jobs = plan.name, known.standings[plan.name], known.jobs[plan.name]
-    ticks, coming = ticks_of(standing)
+    name, progress, jobs = plan.name, known.schedules_now[plan.name], known.jobs[plan.name]
+    ticks, coming = ticks_of(progress)
     dues = [job.due for job in jobs if job.due is not None]
     fired, skipped = set(dues), told["ScheduleSkipped"][name]
     known.expect(len(dues) == len(fired) == len(jobs), f"{name}: a tick has two jobs, or a job has no tick")
     known.expect(
-        standing.runs == len(jobs), f"{name}: {standing.runs} ticks are said to have fired, of {len(jobs)} jobs"
+        progress.runs == len(jobs), f"{name}: {progress.runs} ticks are said to have fired, of {len(jobs)} jobs"
     )
     known.expect(fired | skipped <= set(ticks), f"{name}: fired when it was not due: {fired | skipped - set(ticks)}")
     known.expect(not fired & skipped, f"{name}: fired and skipped: {fired & skipped}")
     known.expect(told["ScheduleFired"][name] <= fired, f"{name}: told of runs that are not in the book")
     # Whoever was killed may have had no time to tell of the step it had just taken; the book knows of it.
-    untold = standing.skipped - len(skipped)
-    known.expect(0 <= untold <= killed, f"{name}: {standing.skipped} ticks were skipped, {len(skipped)} were told")
+    untold = progress.skipped - len(skipped)
+    known.expect(0 <= untold <= killed, f"{name}: {progress.skipped} ticks were skipped, {len(skipped)} were told")
     silent = len(fired - told["ScheduleFired"][name])
     known.expect(silent <= killed, f"{name}: {silent} runs began and nobody told of them")
-    known.expect(standing.waiting_due is None and not standing.failures, f"{name}: {standing.trouble or 'a run waits'}")
+    known.expect(progress.waiting_due is None and not progress.failures, f"{name}: {progress.trouble or 'a run waits'}")
     known.expect(coming is None or coming > blown.calmed_at, f"{name}: nobody decided about {coming}")
-    folded = len(ticks) - standing.runs - standing.skipped
+    folded = len(ticks) - progress.runs - progress.skipped
     known.expect(folded >= 0, f"{name}: {-folded} more runs and skips than ticks")
     following = dict(pairwise([*ticks, *([] if coming is None else [coming])]))
     undecided = [tick for tick in ticks if tick not in fired | skipped]

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import sqlite3
+import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from itertools import pairwise
+from datetime import UTC, datetime
+from itertools import cycle, islice, pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -38,8 +41,10 @@ from .storm_rounds import ROUNDS, Skipped, due_soon
 from .table import table
 
 TOLERANCE = 0.005  # seconds
-IN_HAND = 5.0  # seconds for which a page may have been fetched and not yet settled
+IN_PROGRESS = 5.0  # seconds for which a page may have been fetched and not yet settled
 SHOWN = 5  # details of each kind
+RANDOM = "all at random"
+ROUNDS_OF_A_FLEET = 12
 ORDER = "-order-"  # in the key of a record that a POST brought
 
 
@@ -55,6 +60,7 @@ class Verdict:
     counts: dict[str, int] = field(default_factory=dict)
     details: list[str] = field(default_factory=list)
     skipped: str = ""
+    rounds: int = 1
 
     @property
     def is_good(self) -> bool:
@@ -104,9 +110,9 @@ async def judge(name: str, run: Round, spooled: int) -> Verdict:
     verdict.details += [f"dead letter: {letter.url} {letter.reason}" for letter in letters[:SHOWN]]
     unexplained = repeats_without_reason(hits, run.faults)
     short = short_gaps(hits)
-    crowded = [hit for hit in hits if hit.in_hand > PER_SITE]
+    crowded = [hit for hit in hits if hit.in_progress > PER_SITE]
     verdict.details += unexplained[:SHOWN] + short[:SHOWN] + run.complaints
-    verdict.details += [f"{hit.host}{hit.path}: {hit.in_hand} requests under way" for hit in crowded[:SHOWN]]
+    verdict.details += [f"{hit.host}{hit.path}: {hit.in_progress} requests under way" for hit in crowded[:SHOWN]]
     verdict.counts = {
         **counts, "sent twice": len(twice), "unexplained": len(unexplained), "short gaps": len(short),
         "too many": len(crowded), "in spools": spooled, "dead": len(letters), "other": len(run.complaints),
@@ -172,7 +178,7 @@ def compare_orders(
 
 def is_explained(hit: Hit, faults: list[Fault]) -> bool:
     """Did a fault fall into the time in which this request was settled?"""
-    return any(fault.began - IN_HAND <= hit.at <= fault.ended + IN_HAND for fault in faults)
+    return any(fault.began - IN_PROGRESS <= hit.at <= fault.ended + IN_PROGRESS for fault in faults)
 
 
 def repeats_without_reason(hits: list[Hit], faults: list[Fault]) -> list[str]:
@@ -217,6 +223,49 @@ def recovery(hits: list[Hit], faults: list[Fault]) -> float:
     return max(waits, default=0.0)
 
 
+# -- many faults, in slices ------------------------------------------------------------------------------------------
+
+
+def note(verdict: Verdict, file: Path, seed: int) -> None:
+    """Append the round to a file of rounds, one JSON object to a line."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    line = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit.stdout.strip(), "seed": seed,
+        "round": verdict.name, "pages": verdict.pages, "faults": verdict.faults, "seconds": round(verdict.seconds),
+        "recovery": round(verdict.recovery, 1), **verdict.counts, "details": verdict.details,
+    }  # fmt: skip
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as lines:
+        lines.write(json.dumps(line) + "\n")
+
+
+def noted(file: Path) -> list[Verdict]:
+    """The rounds of the file, those of one name added up."""
+    sums: dict[str, Verdict] = {}
+    for line in file.read_text().splitlines() if file.exists() else ():
+        one = json.loads(line)
+        total = sums.setdefault(one["round"], Verdict(one["round"], rounds=0, counts=dict.fromkeys(COUNTED, 0)))
+        total.rounds += 1
+        total.pages += one["pages"]
+        total.faults += one["faults"]
+        total.seconds += one["seconds"]
+        total.recovery = max(total.recovery, one["recovery"])
+        total.details += one["details"]
+        for what in COUNTED:
+            total.counts[what] += one[what]
+    return list(sums.values())
+
+
+def faults_of(verdicts: Sequence[Verdict]) -> int:
+    return sum(one.faults for one in verdicts)
+
+
+def names_in_turn(names: Sequence[str], played: int) -> Iterator[str]:
+    """All rounds in turn, each with one at random after it, from where the last slice ended."""
+    rounds = [name for each in names if each not in ("calm", RANDOM) for name in (each, RANDOM)] or list(names)
+    return islice(cycle(rounds), played % len(rounds), None)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.storm", description=__doc__)
     parser.add_argument("--pages", type=int, default=4000, help="of the site (default %(default)s)")
@@ -224,30 +273,66 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], help="rounds whose name has one of these words in it")
     parser.add_argument("--random", type=int, default=1, help="rounds in which all happens at random")
     parser.add_argument("--seed", type=int, default=1, help="of what happens by chance (default %(default)s)")
+    parser.add_argument("--faults", type=int, help="play until the rounds in --noted have so many faults")
+    parser.add_argument("--minutes", type=float, default=60.0, help="with --faults: begin no round after (default 60)")
+    parser.add_argument(
+        "--noted", type=Path, default=Path("build/storm.jsonl"), help="with --faults: where rounds are added up"
+    )
     chosen = parser.parse_args()
     names = [name for name in ROUNDS if not chosen.only or any(word in name for word in chosen.only)][: chosen.rounds]
-    names += [name for name in names if name == "all at random"] * (chosen.random - 1)
-    chance = random.Random(chosen.seed)
-    verdicts: list[Verdict] = []
-    with fleet(chosen.pages) as on:
-        for name in names if "calm" in names else ["calm", *names]:
-            verdict = play(name, on, chance)
-            verdicts.append(verdict)
-            said = verdict.skipped or ("good" if verdict.is_good else "NOT GOOD")
-            print(f"{name}: {said} ({verdict.seconds:.0f} s)", flush=True)
-            for detail in verdict.details:
-                print(f"    {detail}", flush=True)
-    head = ("round", "pages", "faults", *COUNTED, "recovery s", "took s")
+    if chosen.faults is None:
+        names += [name for name in names if name == RANDOM] * (chosen.random - 1)
+        verdicts = play_once(names if "calm" in names else ["calm", *names], chosen.pages, chosen.seed)
+    else:
+        play_on(names, chosen)
+        verdicts = noted(chosen.noted)
+    head = ("round", "rounds", "pages", "faults", *COUNTED, "recovery s", "took s")
     rows = [
-        (one.name, f"{one.pages:,}", str(one.faults), *(str(one.counts.get(what, "-")) for what in COUNTED),
-         f"{one.recovery:.1f}", f"{one.seconds:.0f}")
+        (one.name, str(one.rounds), f"{one.pages:,}", str(one.faults),
+         *(str(one.counts.get(what, "-")) for what in COUNTED), f"{one.recovery:.1f}", f"{one.seconds:.0f}")
         for one in verdicts
     ]  # fmt: skip
     print(table(head, rows))
     broken = [one.name for one in verdicts if not one.is_good]
-    total = f"{sum(one.faults for one in verdicts)} faults."
+    total = f"{faults_of(verdicts)} faults."
     print(f"{total} NOT KEPT: {', '.join(broken)}." if broken else f"{total} Kept: nothing but zeros.")
-    return 1 if broken else 0
+    return 1 if broken or faults_of(verdicts) < (chosen.faults or 0) else 0
+
+
+def play_once(names: Sequence[str], pages: int, seed: int) -> list[Verdict]:
+    chance, verdicts = random.Random(seed), []
+    with fleet(pages) as on:
+        for name in names:
+            verdicts.append(play(name, on, chance))
+            show(verdicts[-1])
+    return verdicts
+
+
+def play_on(names: Sequence[str], chosen: argparse.Namespace) -> None:
+    """Play rounds until there are enough faults in the file, or the time is over. Each has its own seed."""
+    ends = time.monotonic() + chosen.minutes * 60
+    done = noted(chosen.noted)
+    played = sum(one.rounds for one in done)
+    with ExitStack() as stack:
+        on: Fleet | None = None
+        for number, name in enumerate(names_in_turn(names, played), start=played):
+            if faults_of(noted(chosen.noted)) >= chosen.faults or time.monotonic() >= ends:
+                return
+            if on is None or number % ROUNDS_OF_A_FLEET == 0:  # from time to time a new one, whose records are few
+                stack.close()
+                on = stack.enter_context(fleet(chosen.pages))
+            seed = chosen.seed + number
+            verdict = play(name, on, random.Random(seed))
+            show(verdict)
+            if not verdict.skipped:
+                note(verdict, chosen.noted, seed)
+
+
+def show(verdict: Verdict) -> None:
+    said = verdict.skipped or ("good" if verdict.is_good else "NOT GOOD")
+    print(f"{verdict.name}: {said} ({verdict.faults} faults, {verdict.seconds:.0f} s)", flush=True)
+    for detail in verdict.details:
+        print(f"    {detail}", flush=True)
 
 
 if __name__ == "__main__":

@@ -198,6 +198,15 @@ class Round:
         """Wait until the site was asked for that share of its pages."""
         self.asked(round(share * self.pages))
 
+    def asked_for_all(self) -> None:
+        """Wait until the site was asked for every page, however often for some."""
+        since = time.monotonic()
+        while len({(hit.host, hit.path) for hit in self.site.hits()}) < self.pages:
+            if time.monotonic() > since + 2 * LIMIT:
+                self.complaints.append("not every page was asked for")
+                return
+            time.sleep(1)
+
     def asked(self, goal: int) -> None:
         """Wait until the site got so many requests, or nobody is left who could make them, or none came for LIMIT."""
         count, since = -1, time.monotonic()
@@ -289,7 +298,9 @@ class Round:
                 state.put_back()
             else:
                 self.fleet.valkey.start()
-        self.crew = [self.project.start(command=("crawl", "park")), *(self.project.start() for _ in self.crew[1:])]
+        # Workers wait for a store that the next fault takes away; a command of a person says so and ends.
+        first = self.project.start(command=("crawl", "park")) if state is not None else self.project.start()
+        self.crew = [first, *(self.project.start() for _ in self.crew[1:])]
 
     def refuse_writes(self, store: str, seconds: float) -> None:
         """A failover: a store is read-only for a while, a child of a supervisor dies meanwhile, and a worker joins."""

@@ -153,7 +153,7 @@ def leader_killed(run: Round) -> None:
         for share in (0.3, 0.5, 0.7):
             run.reached(share)
             kill(0)
-        run.asked(run.pages)
+        run.asked_for_all()
         time.sleep(5)
         for worker in run.crew:
             worker.signal(signal.SIGTERM)

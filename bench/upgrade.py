@@ -5,8 +5,8 @@ SQLite, and on Valkey with PostgreSQL: scheduler and workers of the version befo
 join them half-way, a second crawl is begun while both are there, then the old ones are stopped.
 
 Promised: a process of the version before that is started later works, or is refused with a message; every page is asked
-for once but for those that were in hand when a worker was stopped, every record is stored once, the states of all URLs
-add up, no site is asked sooner than its rate allows, every job is in the list of jobs.
+for once but for those that were in progress when a worker was stopped, every record is stored once, the states of all
+URLs add up, no site is asked sooner than its rate allows, every job is in the list of jobs.
 """
 
 from __future__ import annotations
