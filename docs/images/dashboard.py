@@ -31,7 +31,8 @@ from gossamer.project.open import open_project
 from gossamer.project.pages.results import PageReader
 from gossamer.project.schedules.api_schedules import ScheduleRequest, write_schedule
 from gossamer.server.app import make_app
-from gossamer.server.run import Server, _config, listen
+from gossamer.server.run import HttpServer, _config, listen
+from gossamer.store.contract import RecordQuery
 
 HERE = Path(__file__).resolve().parent
 SPIDER = '''
@@ -64,6 +65,10 @@ BEST = {
     "dashboard-record": ("/ui/record?type=Product&key=LIT-004", "dark"),
     "dashboard-queue": ("/ui/queue", "light"),
     "dashboard-attempts": ("/ui/attempts", "dark"),
+    "dashboard-boards": ("/ui/boards/spiders", "light"),
+    "dashboard-log": ("/ui/jobs/{job}#log", "light"),
+    "dashboard-compare": ("/ui/jobs/{job}/compare/{before}", "dark"),
+    "dashboard-copies": ("/ui/copies?url={page}&selector=.price", "light"),
 }
 
 
@@ -95,12 +100,15 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, dict[str, obj
         pool = WorkerPool(await stack.enter_async_context(open_project(found)), Silence())
         working = asyncio.create_task(pool.run())
         app = make_app(project, pages)
-        server = Server(_config(app))
+        server = HttpServer(_config(app))
         listener = stack.enter_context(listen("127.0.0.1", 0))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with AsyncClient(address, key) as client:
-            await client.wait((await client.crawl(spider="shop")).job_id, every=0.2)
+            before = (await client.crawl(spider="shop")).job_id
+            await client.wait(before, every=0.2)
+            for limit in (10, 20, 5, 40):
+                await client.wait((await client.crawl(spider="shop", limit=limit)).job_id, every=0.2)
             shop.catalogue = Catalogue(2)  # other prices, some wares gone
             job = (await client.crawl(spider="shop", limit=400)).job_id
             await client.wait(job, every=0.2)
@@ -109,8 +117,11 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, dict[str, obj
                 await write_schedule(project, ScheduleRequest(name=name, spider="shop", limit=1000, **wish))
             await asyncio.sleep(20)  # so that there is something to see of it
         try:
-            letter = (await list_letters(project, DeadLetterChoice(job=job), limit=1)).letters[0]
-            yield address, key, {"job": job, "letter": letter.id, "url": quote(letter.url, safe="")}
+            letter = (await list_letters(project, DeadLetterChoice(job=job), limit=1)).dead_letters[0]
+            changed = [one async for one in project.records.records(RecordQuery(type="Product")) if one.version > 1]
+            page = quote(changed[0].url, safe="") if changed else ""
+            names = {"job": job, "before": before, "letter": letter.id, "url": quote(letter.url, safe=""), "page": page}
+            yield address, key, names
         finally:
             app.state.dashboard.close()
             server.should_exit = True
@@ -172,6 +183,13 @@ async def main() -> None:
 
 PATHS = {
     "overview": "/ui/overview",
+    "boards": "/ui/boards/spiders",
+    "sites": "/ui/boards/sites",
+    "compare": "/ui/jobs/{job}/compare/{before}",
+    "pages": "/ui/jobs/{job}/pages?state=done",
+    "copies": "/ui/copies?url={page}&selector=.price",
+    "search": "/ui/search?q=shop",
+    "docs": "/docs",
     "jobs": "/ui/jobs",
     "job": "/ui/jobs/{job}",
     "records": "/ui/records?type=Product",
