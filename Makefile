@@ -1,19 +1,20 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-all mutants lint docs pictures fuzz fuzz-api tools lock audit sbom licences package image \
-	bench quality soak storm clean
+.PHONY: help setup run test test-long test-all test-containers mutants lint docs site pictures fuzz fuzz-api tools lock audit sbom licences package package-check image \
+	bench bench-gate quality soak storm clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
 RUNNABLE := .venv/.gossamer-runnable# what running needs is there
 STAMP := .venv/.gossamer-installed# the tools for its development, too
+TOOLS := .venv-tools/bin# what looks at packages and files of deploy/, apart from the packages themselves
 
 # Hundreds of processes are started by the tests: what one has compiled, the others read.
 unexport PYTHONDONTWRITEBYTECODE
 
 # `make run URL=...`: passed through the environment, so that no shell reads the & and ? in it.
-export URL
+export URL PORT
 
 help: ## this list
 	@echo "Gossamer: a complete web-scraping system"
@@ -31,9 +32,9 @@ $(STAMP): pyproject.toml requirements.lock requirements-dev.lock scripts/setup
 	@scripts/setup dev
 	@touch $(RUNNABLE) $@
 
-run: $(RUNNABLE) ## crawl the built-in demo shop, or a real site with URL=https://...
+run: $(RUNNABLE) ## crawl the built-in demo shop (PORT=8461), or a real site with URL=https://...
 ifeq ($(strip $(URL)),)
-	@.venv/bin/gossamer demo
+	@.venv/bin/gossamer demo $(if $(PORT),--port "$$PORT")
 else
 	@.venv/bin/gossamer crawl "$$URL" || [ $$? -eq 3 ] # 3: done with warnings, which the summary names
 endif
@@ -55,6 +56,9 @@ test-long: $(STAMP) ## run the tests of whole crawls, kills and browsers that ta
 
 test-all: test test-long ## run all tests
 
+test-containers: $(STAMP) ## build the images, start the Compose stack and pods with Podman, break them (as root, 20 minutes)
+	@$(PYTEST) -v tests/containers $(ARGS)
+
 SECONDS := 120
 fuzz: $(STAMP) ## hostile input for every reader, for SECONDS=120; what was found is kept in .hypothesis
 	@$(PYTHON) -m tests.fuzz $(SECONDS)
@@ -71,15 +75,16 @@ lint: $(STAMP) ## style, types and the direction of imports
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 
-docs: $(STAMP) ## the picture and the tree of docs/architecture.md, dashboards and alert rules of deploy/
+docs: $(STAMP) ## the picture of docs/architecture.md, docs/tree.md, dashboards and alert rules of deploy/
 	@$(PYTHON) scripts/architecture.py
 	@$(PYTHON) scripts/dashboards.py
+
+site: $(TOOLS)/uv ## the manual as a site that can be searched, in build/site
+	@$(PYTHON) scripts/manual.py $(CURDIR)/$(TOOLS)/zensical
 
 pictures: $(STAMP) ## draw the pictures of README and manual again, from what the commands show today; needs tmux
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON) docs/images/capture.py
 
-# Tools that look at the packages, apart from the packages.
-TOOLS := .venv-tools/bin
 tools: $(TOOLS)/uv ## .venv-tools: what looks at packages, at the image and at the files of deploy/
 	@:
 
@@ -91,7 +96,7 @@ $(TOOLS)/uv: requirements-tools.lock | $(STAMP)
 # requirements.lock is what `make run` installs: a part of requirements-dev.lock, in the same versions.
 COMPILE = $(TOOLS)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 PIN = $(COMPILE) pyproject.toml
-IN_IMAGE := --extra build --extra server --extra fleet --extra parquet --extra profiles
+IN_IMAGE := --extra build --extra server --extra fleet --extra parquet --extra profiles --extra documents
 lock: $(TOOLS)/uv ## pin every package with its hashes in requirements*.lock; ARGS="--upgrade" takes newer ones
 	@$(PIN) --extra dev --output-file requirements-dev.lock $(ARGS)
 	@$(PIN) --extra build --extra server --constraint requirements-dev.lock --no-annotate --output-file requirements.lock
@@ -114,6 +119,11 @@ licences: $(TOOLS)/uv ## the licences of all packages that are installed here, i
 package: $(STAMP) ## wheel and sdist, in dist/
 	@$(PYTHON) -m hatchling build -d dist
 
+PYTHONS := 3.11 3.12 3.13 3.14
+package-check: package $(TOOLS)/uv ## look at wheel and sdist, and run the demo from the wheel on every Python that is here
+	@$(TOOLS)/twine check --strict dist/*
+	@scripts/try-wheel $(TOOLS)/uv $(PYTHONS)
+
 TARGET := worker
 image: ## the container image gossamer:TARGET=worker, with Docker or what stands in for it (DOCKER=podman)
 	@$(or $(DOCKER),docker) build -f deploy/image/Dockerfile --target $(TARGET) -t gossamer:$(TARGET) .
@@ -121,14 +131,17 @@ image: ## the container image gossamer:TARGET=worker, with Docker or what stands
 bench: $(STAMP) ## Gossamer beside its peers; queue, fairness and fleet
 	@$(PYTHON) -m bench $(ARGS)
 
+bench-gate: $(STAMP) ## instructions of a start and of a page, beside those kept in bench/instructions.json; needs valgrind
+	@$(PYTHON) -m bench.gate $(ARGS)
+
 quality: $(STAMP) ## how well products, articles and prices are read, beside published systems
 	@$(PYTHON) -m quality $(ARGS)
 
 soak: $(STAMP) ## a 15-minute crawl on the fleet's backends: is memory flat?
 	@$(PYTHON) -m bench.soak $(ARGS)
 
-# `make storm ROUNDS=3 PAGES=600`
-STORM := $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PAGES),--pages $(PAGES))
+# `make storm ROUNDS=3 PAGES=600`; `make storm KILLS=1000 PAGES=600 ARGS="--minutes 30"` plays on where it stopped.
+STORM := $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PAGES),--pages $(PAGES)) $(if $(KILLS),--faults $(KILLS))
 storm: $(STAMP) ## a fleet, and all that can die under it: is anything lost, doubled or asked for too soon?
 	@$(PYTHON) -m bench.storm $(STORM) $(ARGS)
 

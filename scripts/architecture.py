@@ -1,4 +1,4 @@
-"""Draw docs/images/architecture.svg from the text below, and write the tree of the code into docs/architecture.md.
+"""Draw docs/images/architecture.svg from the text below, and write the tree of the code into docs/tree.md.
 
     python scripts/architecture.py            # what `make docs` does
     python scripts/architecture.py --check    # exit code 1 and a list when one of the two is out of date
@@ -17,7 +17,7 @@ from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "tree.md"
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 PACKAGE = ROOT / "src" / "gossamer"
 
@@ -28,7 +28,7 @@ the journey of one URL, walked by crawl: schedule (what, when) > frontier< (queu
     fetch (request, response) > @parse (items, links) > pipeline (checks) > store (records, archive)
 around it: monitor (counts, progress, logs) | access (keys, audit log) | process (watched children) | \
     demo (the built-in shop)
-backends, chosen by three addresses: sqlite (state, records) | redis (state) | postgres (records) | \
+backends, chosen by three connection URLs: sqlite (state, records) | redis (state) | postgres (records) | \
     folder (archive) | object (archive)
 underneath: model (values) | settings (gossamer.toml) | errors (one tree) | clock (time) | units (5/s, 10MB)
 """

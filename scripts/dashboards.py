@@ -159,14 +159,14 @@ DESCRIPTION: dict[str, tuple[str, list[list[Panel]]]] = {
                 Panel(
                     "Credits an hour",
                     "short",
-                    (("sum by (route) (rate(gossamer_tokens_total[1h])) * 3600", "{{route}}"),),
+                    (("sum by (route) (rate(gossamer_credits_total[1h])) * 3600", "{{route}}"),),
                 ),
                 Panel(
                     "Credits for each page that came",
                     "short",
                     (
                         (
-                            f"sum(rate(gossamer_tokens_total[1h])) / sum(rate(gossamer_pages_total{{{GOOD}}}[1h]))",
+                            f"sum(rate(gossamer_credits_total[1h])) / sum(rate(gossamer_pages_total{{{GOOD}}}[1h]))",
                             "credits",
                         ),
                     ),
