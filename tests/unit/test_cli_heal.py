@@ -159,6 +159,7 @@ def test_healed_rules_are_used_from_the_state_mark_their_values_and_are_left_by_
     assert applied.json["failed"] == 0
     assert file.read_text() == before
     assert b'"parse"' not in project.run("dead", "list", "--json").raw
+    assert project.run("job", "show", "shop-2", "--json").json["outcome"] == "done"
     assert prices(project) == shown_prices(3)
     sku = next(one for one in stored if stored[one] != shown_prices(3).get(one, stored[one]))
     (record,) = project.run("history", sku, "--json").json

@@ -19,6 +19,7 @@ from gossamer.model.task import UrlState
 from gossamer.project.jobs.compare import run_before
 from gossamer.project.jobs.end import close_drained, close_letters
 from gossamer.project.jobs.jobs import show_job
+from gossamer.project.jobs.outcome import settle_again
 from gossamer.project.jobs.status import job_status
 from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
@@ -171,6 +172,35 @@ async def test_what_a_run_did_to_records_is_counted_once_and_says_why_nothing_is
     assert {one.key: one.kind async for one in differences(project, second.id, third.id)} == {
         "0": "changed", "2": "back", "3": "again",
     }  # fmt: skip
+
+
+async def test_a_page_that_is_parsed_again_to_another_key_does_not_make_the_record_seen(project):
+    # given a run in which the page of one of four records failed
+    await close_drained(project, Books(), await crawl(project, PAGES), Heard())
+    job, _ = await project.state.jobs.open_job("books", JobTerms(coverage=coverage_of(Books())), fresh=False)
+    await project.state.frontier.add(job.id, [candidate(url) for url in PAGES])
+    await project.state.jobs.seal_seeds(job.id)
+    at = project.clock.now()
+    for lease in (await project.state.frontier.lease(job.id, "w", 9)).leases:
+        if (url := lease.task.url) == PAGES[3]:
+            await project.state.frontier.bury(lease, "parse", "The spider failed.")
+            continue
+        record, facts = book(url[-1], at=at, job=job.id), page_of(url, at=at, job=job.id)
+        await project.records.save([result(record, page=facts, attempt=tried(url, at=at, job=job.id))])
+        await project.state.frontier.complete(lease, UrlState.DONE)
+    await close_drained(project, Books(), job, Heard())
+    assert (await show_job(project, job.id)).run_records.unseen == 1
+
+    # when its letter is settled by a record with another key, and then by its own
+    (letter,) = await project.state.queue.dead(DeadFilter(job=job.id), 1)
+    for key, unseen in (("other", 1), ("3", 0)):
+        again = tried(PAGES[3], at=at, job=job.id, outcome="reparsed", route="archive")
+        await project.records.save([result(book(key, at=at, job=job.id), attempt=again)])
+        await project.state.queue.resolve(letter)
+        await settle_again(project, job.id, "parsed again")
+
+        # then only that one was seen
+        assert (await show_job(project, job.id)).run_records.unseen == unseen
 
 
 async def test_what_is_gone_is_told_once_however_many_workers_end_the_job(project):

@@ -16,7 +16,9 @@ from gossamer.model.outcome import (
     Reason,
     implied,
     outcome_of,
+    settled_again,
 )
+from gossamer.model.run_records import RunRecords
 from gossamer.parse.spider import declares_items
 
 FINE: dict[str, Any] = {"ending": "done", "pages": 100, "records": 90, "gives_records": True}
@@ -128,3 +130,28 @@ class Following(Spider):
 def test_a_spider_that_names_a_class_of_items_declares_items():
     assert declares_items(Naming())
     assert not declares_items(Following())
+
+
+@pytest.mark.parametrize(
+    ("records", "outcome", "codes"),
+    [
+        (RunRecords(unchanged=40, unseen=0), "done", []),
+        (RunRecords(unchanged=39, unseen=1), "done with warnings", ["fewer-records"]),
+        (RunRecords(new=40, unseen=40), "done with warnings", ["fewer-records"]),  # other keys than before
+        (None, "done with warnings", ["fewer-records"]),  # nobody counted
+    ],
+)
+def test_a_run_that_has_seen_all_records_since_is_in_doubt_no_more(records, outcome, codes):
+    before = outcome_of(JobFacts(**FINE | {"records": 0, "dead": {"parse": 40}, "doubt": "saw 0 where 40 were"}))
+    assert before.outcome is Outcome.EMPTY
+
+    now = settled_again(before, JobFacts(**FINE), records, 9.0, "parsed again")
+
+    assert (now.outcome.value, [one.code for one in now.reasons], now.first) == (outcome, codes, Outcome.EMPTY)
+    assert now.records == records
+
+
+def test_results_that_were_given_up_stay_a_warning_whatever_is_seen_later():
+    before = outcome_of(JobFacts(**FINE | {"lost": 2}))
+    now = settled_again(before, JobFacts(**FINE), RunRecords(unchanged=90, unseen=0), 9.0, "purged")
+    assert [one.code for one in now.reasons] == ["lost-results"]

@@ -161,21 +161,23 @@ def later_in_words(later: Mapping[str, int], first: Outcome | None) -> str:
     return f"{many(sum(later.values()), 'dead letter')}: {ways}{ended}"
 
 
-LASTING = frozenset({"lost-results", "fewer-records"})  # reasons that do not follow from what is known later
+FEWER_RECORDS = "fewer-records"
+LASTING = frozenset({"lost-results", FEWER_RECORDS})  # reasons that do not follow from what is known later
 
 
-def settled_again(before: JobOutcome, facts: JobFacts, now: float, how: str) -> JobOutcome:
-    """The outcome of a job that ended with the outcome `before`, by what is known of it now. `how` its dead letters
-    were settled: `fetched by books-10`."""
+def settled_again(before: JobOutcome, facts: JobFacts, records: RunRecords | None, now: float, how: str) -> JobOutcome:
+    """The outcome of a job that ended with the outcome `before`, by what is known of it and its records now. `how` its
+    dead letters were settled: `fetched by books-10`."""
     found = outcome_of(facts)
-    kept = tuple(one for one in before.reasons if one.code in LASTING)
+    all_seen = records is not None and records.unseen == 0  # then nothing is in doubt any more
+    kept = tuple(one for one in before.reasons if one.code in LASTING and not (all_seen and one.code == FEWER_RECORDS))
     word = Outcome.WARNINGS if kept and found.outcome is Outcome.DONE else found.outcome
     dead = sum(facts.dead.values())
     later = dict(before.later)
     if dead < before.dead:
         later[how] = later.get(how, 0) + before.dead - dead
     return JobOutcome(
-        word, (*found.reasons, *kept), now, before.records, dead=dead, first=before.first or before.outcome, later=later
+        word, (*found.reasons, *kept), now, records, dead=dead, first=before.first or before.outcome, later=later
     )
 
 
@@ -312,4 +314,4 @@ def _change(facts: JobFacts) -> list[Reason]:
             f"{many(facts.records, 'record')} where {last.job} saw {last.records:,}, more than {most:.3g} of it apart"
         )
         return [Reason("max-change", words)]
-    return [Reason("fewer-records", facts.doubt.rstrip("."))] if facts.doubt else []
+    return [Reason(FEWER_RECORDS, facts.doubt.rstrip("."))] if facts.doubt else []

@@ -40,6 +40,11 @@ class RunRecords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.new + self.changed + self.back + self.unchanged
 
     @property
+    def known(self) -> int:
+        """How many of those seen the site had before: each of them would have been unseen otherwise."""
+        return self.changed + self.unchanged
+
+    @property
     def in_words(self) -> str:
         """`21 seen = 2 new + 3 changed + 16 unchanged; 1 marked as gone, 1 not seen`"""
         parts = [f"{count:,} {name}" for name in SEEN_AS if (count := getattr(self, name))]

@@ -225,12 +225,10 @@ async def replay_letters(
     crawled. Raises Misconfigured, SpiderNotFound.
     """
     from ..jobs.api_jobs import is_served
-    from ..jobs.outcome import settle_again
     from ..reparse.archive_job import FAILED
     from ..reparse.dead_letters import Revival, revive  # loads parsing code
 
     filters = await _filters(project, choice)
-    touched = [job for which in filters for job in await _per_job(project, which)]
     revivals: list[Revival] = []
     queued: Counter[str] = Counter()
     for which in filters:
@@ -242,8 +240,6 @@ async def replay_letters(
                 queued.update(await _per_job(project, alike))
                 await allow_sending(project, alike)
                 await project.state.queue.replay(alike)
-    for job in touched:
-        await settle_again(project, job, "parsed again")
     left_out: Counter[str] = Counter()
     for one in revivals:
         left_out.update(one.left_out)

@@ -70,13 +70,13 @@ async def settle_again(project: Project, job: str, how: str) -> JobOutcome | Non
         return None
     counts = await project.state.jobs.counts(job)
     facts = await _facts(project, None, known, counts, known.ending, earlier=await earlier_runs(project, known))
-    outcome = settled_again(known.outcome, facts, project.clock.now(), how)
-    if (before := known.outcome.records) is not None:
+    records = known.outcome.records
+    if records is not None:
         # What a later run saw is no work of this one: of what it had not seen there may only be less.
         found = await project.records.run_records(job)
-        unseen = before.unseen and max(0, before.unseen - max(0, found.seen - before.seen))
-        records = msgspec.structs.replace(found, unseen=unseen, kept=before.kept)
-        outcome = msgspec.structs.replace(outcome, records=records)
+        unseen = records.unseen and max(0, records.unseen - max(0, found.known - records.known))
+        records = msgspec.structs.replace(found, unseen=unseen, kept=records.kept)
+    outcome = settled_again(known.outcome, facts, records, project.clock.now(), how)
     if not await project.state.jobs.settle_again(job, outcome):
         return None
     await note_run(project, job)

@@ -28,6 +28,7 @@ from ...parse.timelimit import TimeLimit
 from ...process.signals import is_cancellation
 from ...terms import scope_of
 from ..dead_letters.sent_requests import allow_sending
+from ..jobs.outcome import settle_again
 from ..open import Project
 from .archive_job import FAILED
 from .messages import ParseOrder, ReparsedPage
@@ -65,8 +66,8 @@ async def revive(
     spider: str | None = None,
     crawled_as: str | None = None,
 ) -> Revival:
-    """Parse these letters again. `spider` is the file of a spider outside the project's folder, `crawled_as` its name
-    at the time of the crawl.
+    """Parse these letters again, and settle the outcome of their jobs by what came of it. `spider` is the file of a
+    spider outside the project's folder, `crawled_as` its name at the time of the crawl.
 
     Raises SpiderNotFound, Misconfigured, BackendUnavailable.
     """
@@ -93,6 +94,8 @@ async def revive(
         revival.changed += sum(await store(project, outcomes))
         revival.records += sum(len(outcome.records) for _, outcome in good)
         await asyncio.gather(*(desk.settle(letter, outcome) for letter, outcome in good))
+    for job in sorted(desk.touched):
+        await settle_again(project, job, "parsed again")
     return revival
 
 
@@ -156,6 +159,7 @@ class _Desk:
 
     def __init__(self, project: Project, jobs: dict[str, Job], revival: Revival) -> None:
         self.jobs = jobs
+        self.touched = set[str]()  # jobs of which a letter was settled
         self.revival = revival
         self._project = project
         self._doors: dict[str, _Door] = {}
@@ -180,6 +184,7 @@ class _Desk:
         if added is None:
             self.revival.taken += 1
             return
+        self.touched.add(letter.job)
         self.revival.resolved += 1
         self.revival.links += added.queued
         if added.queued:
