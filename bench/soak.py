@@ -216,7 +216,7 @@ def main() -> int:
         project = FleetProject(
             folder, site, **addresses, concurrency=32 if for_memory else max(16, 3 * hosts // chosen.workers),
             politeness=f'rate = "{rate}"\nconcurrency = 4',
-            settings=f"[store]\nkeep_pages = {str(chosen.keep_pages).lower()}\n",
+            settings=f"[store]\nkeep_pages = {str(chosen.keep_pages).lower()}\n[crawl]\nmax_queued = {2 * urls}\n",
         )  # fmt: skip
         began = time.monotonic()
         asyncio.run(fill(project, urls))
