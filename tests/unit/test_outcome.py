@@ -155,3 +155,14 @@ def test_results_that_were_given_up_stay_a_warning_whatever_is_seen_later():
     before = outcome_of(JobFacts(**FINE | {"lost": 2}))
     now = settled_again(before, JobFacts(**FINE), RunRecords(unchanged=90, unseen=0), 9.0, "purged")
     assert [one.code for one in now.reasons] == ["lost-results"]
+
+
+@pytest.mark.parametrize("facts", [{"failure": "https://shop.example/ answered 403"}, {"lost": 1}])
+def test_a_run_whose_pages_came_in_another_run_is_not_called_empty(facts):
+    before = outcome_of(
+        JobFacts(**FINE | {"pages": 0, "records": 0, "dead": {"http-403": 1}, "gives_records": False} | facts)
+    )
+
+    now = settled_again(before, JobFacts(**FINE | {"pages": 1, "records": 0}), None, 9.0, "fetched by books-2")
+
+    assert (now.outcome, now.reasons) == (before.outcome, before.reasons)

@@ -169,8 +169,15 @@ def settled_again(before: JobOutcome, facts: JobFacts, records: RunRecords | Non
     """The outcome of a job that ended with the outcome `before`, by what is known of it and its records now. `how` its
     dead letters were settled: `fetched by books-10`."""
     found = outcome_of(facts)
+    if found.outcome is Outcome.EMPTY and before.outcome is not Outcome.EMPTY:
+        # Its pages came in another run, or its letters were purged: that says nothing about its spider.
+        found = before
     all_seen = records is not None and records.unseen == 0  # then nothing is in doubt any more
-    kept = tuple(one for one in before.reasons if one.code in LASTING and not (all_seen and one.code == FEWER_RECORDS))
+    kept = tuple(
+        one
+        for one in before.reasons
+        if one.code in LASTING and one not in found.reasons and not (all_seen and one.code == FEWER_RECORDS)
+    )
     word = Outcome.WARNINGS if kept and found.outcome is Outcome.DONE else found.outcome
     dead = sum(facts.dead.values())
     later = dict(before.later)
