@@ -64,7 +64,7 @@ async def fill(project: FleetProject, number: int) -> None:
     """Begin the job of the park's spider, with this many URLs in its queue."""
     rules, urls = UrlRules(), urls_of(project.site, number)
     async with open_project(load(start=project.folder, environ={})) as system:
-        job, _ = await system.state.jobs.open_job("park", JobTerms(), fresh=True)
+        job, _ = await system.state.jobs.open_job("park", JobTerms(max_queued=None), fresh=True)
         while some := list(islice(urls, BATCH)):
             candidates = [Candidate(url=url, fingerprint=rules.fingerprint(url), site=host) for url, host in some]
             await system.state.frontier.add(job.id, candidates)
@@ -216,7 +216,7 @@ def main() -> int:
         project = FleetProject(
             folder, site, **addresses, concurrency=32 if for_memory else max(16, 3 * hosts // chosen.workers),
             politeness=f'rate = "{rate}"\nconcurrency = 4',
-            settings=f"[store]\nkeep_pages = {str(chosen.keep_pages).lower()}\n[crawl]\nmax_queued = {2 * urls}\n",
+            settings=f"[store]\nkeep_pages = {str(chosen.keep_pages).lower()}\n",
         )  # fmt: skip
         began = time.monotonic()
         asyncio.run(fill(project, urls))
