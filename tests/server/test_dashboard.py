@@ -68,3 +68,19 @@ async def test_the_outline_links_to_a_view_only_for_a_key_that_may_see_it(served
     address = "/ui/outline?url=https://lamps.example/1"
     assert 'not in the archive. <a href="/ui/try?' in (await scrape.get(address)).text
     assert "not in the archive.</p>" in (await jobs.get(address)).text
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("/ui/", "/ui"),
+        ("/ui/jobs/", "/ui/jobs"),
+        ("/ui/records/?site=shop.example", "/ui/records?site=shop.example"),
+        ("/ui//evil.example/", "/ui//evil.example"),
+    ],
+)
+async def test_a_slash_at_the_end_of_an_address_leads_to_its_page(served: Served, typed: str, shown: str) -> None:
+    admin = await person(served, "admin")
+    answer = await admin.get(typed)
+    assert (answer.status_code, answer.headers["location"]) == (303, shown)
+    assert (await admin.get("/docs/")).status_code == 200

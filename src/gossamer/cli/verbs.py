@@ -89,7 +89,7 @@ GROUPS = {
         "find": "Anything of the project by name, address or key.",
         "top": "Current activity of the project, live.",
         "why": "The whole story of one URL.",
-        "alerts": "Alerts: list, explain, silence, test.",
+        "alerts": "Alerts: list, show, silence, test.",
         "attempts": "Every attempt: its route and its outcome.",
         "site": "The queue by site; slow down or rest a site.",
         "dead": "Pages that were given up: list, show, replay.",

@@ -100,6 +100,7 @@ class Dashboard:
             self._route("GET", "/ui", self._home),
             self._route("GET", "/ui/assets/{name}", self._asset),
             self._route("GET", "/docs", self._docs),
+            self._route("GET", "/docs/", self._docs),
             *(self._route(*answer) for answer in self._gate.answers()),
         ]
         for view in self._views:
@@ -132,6 +133,8 @@ class Dashboard:
 
     async def _nothing(self, request: Request) -> Response:
         await self._gate.visitor(request)
+        if (path := request.url.path.rstrip("/")) != request.url.path:
+            return redirect(link(path, **dict(request.query_params)))
         raise ApiError(404, "not_found", "There is no page at this URL.")
 
     def _shows(self, view: View) -> Answer:
