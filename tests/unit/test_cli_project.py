@@ -343,3 +343,19 @@ def test_the_help_has_every_verb_in_a_group_with_ten_words_at_most(project):
     help = project.run("--help").out
     assert sorted(GROUPS, key=help.index) == list(GROUPS)
     assert "Every version of a record." in help
+
+
+def test_a_verb_that_the_help_lists_after_a_colon_is_there():
+    for home in set(HOMES.values()):
+        import_module(f"gossamer.cli.{home}")
+    groups = {
+        str(group.name): {str(command.name) for command in group.typer_instance.registered_commands}
+        for group in app.registered_groups
+    }
+    lists = {
+        verb: words for verbs in GROUPS.values() for verb, words in verbs.items() if verb in groups and ": " in words
+    }
+    assert {*lists} >= {"alerts", "callbacks", "spool", "keys", "output", "incident", "dead"}
+    for verb, words in lists.items():
+        named = {one.split()[0] for one in words.rstrip(".").partition(": ")[2].split(", ")}
+        assert named <= groups[verb], f"gossamer {verb}: {named - groups[verb]}"

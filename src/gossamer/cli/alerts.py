@@ -31,7 +31,7 @@ from .layout import Column, advise, heading, number, print_facts, print_json, pr
 from .options import JsonOption
 
 T = TypeVar("T")
-alerts_app = typer.Typer(help="Alerts: list, explain and silence them; test channels.", no_args_is_help=True)
+alerts_app = typer.Typer(help="Alerts: list, show and silence them; test channels.", no_args_is_help=True)
 app.add_typer(alerts_app, name="alerts")
 
 AlertArgument = Annotated[str, typer.Argument(metavar="ALERT", help="The name of an alert: success.")]

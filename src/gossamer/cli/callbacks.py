@@ -26,7 +26,7 @@ from .app import app, ask, err, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table
 from .options import JsonOption
 
-callbacks_app = typer.Typer(help="Callbacks of jobs: list, show, resend.", no_args_is_help=True)
+callbacks_app = typer.Typer(help="Callbacks of jobs: list, show, replay.", no_args_is_help=True)
 app.add_typer(callbacks_app, name="callbacks")
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `gossamer callbacks list` shows it.")]
