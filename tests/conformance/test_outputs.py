@@ -12,7 +12,7 @@ from gossamer.errors import LeaseLost, Misconfigured
 from gossamer.model.output import ErasedRecord
 from gossamer.model.record import StoredRecord
 from gossamer.store.contract import Version
-from gossamer.store.outputs.contract import Batch, Change, Output
+from gossamer.store.outputs.contract import Batch, Change, Output, write_in_parts
 from gossamer.store.outputs.plan import Plan, column_name
 
 from .outputs import SCHEMA, TARGETS, Target, record, shown
@@ -42,33 +42,33 @@ def batch(plan: Plan, *records: StoredRecord, number: int = 1, fence: int = 1) -
 async def test_rows_are_the_records_with_columns_of_the_declared_types(target: Target, output: Output) -> None:
     some = [record(1), record(2, title="a 'quoted' \"lamp\"; -- \N{SNOWMAN}", amount=None), record(3, stock=0)]
 
-    assert await output.write(batch(target.plan(), *some)) == []
+    assert await write_in_parts(output, batch(target.plan(), *some)) == []
 
     assert await target.rows() == {one.key: shown(one) for one in some}
 
 
 async def test_a_repeated_batch_changes_nothing(target: Target, output: Output) -> None:
     wanted = batch(target.plan(), record(1), record(2))
-    await output.write(wanted)
+    await write_in_parts(output, wanted)
 
-    await output.write(wanted)
+    await write_in_parts(output, wanted)
 
     assert await target.rows() == {"k1": shown(record(1)), "k2": shown(record(2))}
 
 
 async def test_a_newer_version_replaces_the_row_and_an_older_one_does_not(target: Target, output: Output) -> None:
     old, new = record(1), record(1, version=2, amount="2.00")
-    await output.write(batch(target.plan(), new))
+    await write_in_parts(output, batch(target.plan(), new))
 
-    await output.write(batch(target.plan(), old, number=2))
+    await write_in_parts(output, batch(target.plan(), old, number=2))
 
     assert await target.rows() == {"k1": shown(new)}
 
 
 async def test_a_value_that_is_gone_is_empty_in_the_row(target: Target, output: Output) -> None:
-    await output.write(batch(target.plan(), record(1)))
+    await write_in_parts(output, batch(target.plan(), record(1)))
 
-    await output.write(batch(target.plan(), record(1, version=2, amount=None), number=2))
+    await write_in_parts(output, batch(target.plan(), record(1, version=2, amount=None), number=2))
 
     assert (await target.rows())["k1"] == ("lamp", None, 3, False)
 
@@ -81,9 +81,9 @@ async def test_a_gone_record_is_flagged_kept_or_deleted(
 ) -> None:
     plan = target.plan(**terms)
     output = target.open(plan)
-    await output.write(batch(plan, record(1), record(2)))
+    await write_in_parts(output, batch(plan, record(1), record(2)))
 
-    await output.write(batch(plan, record(1, version=2, gone=True), number=2))
+    await write_in_parts(output, batch(plan, record(1, version=2, gone=True), number=2))
     await output.close()
 
     rows = await target.rows()
@@ -96,7 +96,7 @@ async def test_a_row_that_does_not_fit_is_returned_with_its_reason_and_the_other
 ) -> None:
     if not target.has_types:
         pytest.skip("any value fits")
-    refused = await output.write(batch(target.plan(), record(1), record(2, stock="many"), record(3)))
+    refused = await write_in_parts(output, batch(target.plan(), record(1), record(2, stock="many"), record(3)))
 
     assert [(one.change.identity[2], "many" in one.reason) for one in refused] == [("k2", True)]
     assert set(await target.rows()) == {"k1", "k3"}
@@ -104,22 +104,22 @@ async def test_a_row_that_does_not_fit_is_returned_with_its_reason_and_the_other
 
 async def test_a_process_that_was_replaced_writes_nothing_more(target: Target, output: Output) -> None:
     successor = target.open(target.plan())
-    await output.write(batch(target.plan(), record(1), fence=1))
-    await successor.write(batch(target.plan(), record(1, version=2, title="new"), number=2, fence=2))
+    await write_in_parts(output, batch(target.plan(), record(1), fence=1))
+    await write_in_parts(successor, batch(target.plan(), record(1, version=2, title="new"), number=2, fence=2))
 
     with pytest.raises(LeaseLost):
-        await output.write(batch(target.plan(), record(2), number=2, fence=1))
+        await write_in_parts(output, batch(target.plan(), record(2), number=2, fence=1))
 
     await successor.close()
     assert await target.rows() == {"k1": ("new", 1.5, 3, False)}
 
 
 async def test_a_new_field_becomes_a_new_column(target: Target, output: Output) -> None:
-    await output.write(batch(target.plan(), record(1)))
+    await write_in_parts(output, batch(target.plan(), record(1)))
     late = record(2)
     late.data["colour"] = "red"
 
-    assert await output.write(batch(target.plan(), late, number=2)) == []
+    assert await write_in_parts(output, batch(target.plan(), late, number=2)) == []
 
     if target.has_history:  # a table
         found = await target.query(f"SELECT _key, colour FROM {target.table('products')} ORDER BY _key")
@@ -133,7 +133,7 @@ async def test_a_column_that_is_named_anew_is_added_to_a_table_that_gossamer_cre
         plan = target.plan(columns={"sku": "_key", column: "title", f"seen_{number}": "_last_changed"}, key=("sku",))
         output = target.open(plan)
         assert await output.check()
-        assert await output.write(batch(plan, record(1, version=number), number=number)) == []
+        assert await write_in_parts(output, batch(plan, record(1, version=number), number=number)) == []
         await output.close()
 
     assert await target.query(f"SELECT sku, title, titel FROM {target.table('products')}") == [("k1", "lamp", "lamp")]
@@ -146,7 +146,7 @@ async def test_a_field_may_have_any_name(target: Target, output: Output) -> None
     odd = record(1)
     odd.data.update({"": 1, "\0": 2, "xmin": 3, "CTID": 4, f"{LONG}a": 5, f"{LONG}b": 6, "a.b": {"": 7}, 'say "hi"': 8})
 
-    assert await output.write(batch(target.plan(), odd)) == []
+    assert await write_in_parts(output, batch(target.plan(), odd)) == []
 
     names = ("_", "xmin_", "CTID_", column_name(f"{LONG}a"), column_name(f"{LONG}b"), "a.b_", 'say "hi"')
     assert [float(value) for value in await target.values("k1", *names)] == [1, 3, 4, 5, 6, 7, 8]
@@ -157,7 +157,7 @@ async def test_an_undeclared_number_is_as_exact_as_it_was(target: Target, output
     for one, number in zip(some, (1, 2**53 + 1, 2**62 + 1), strict=True):
         one.data.update({"id": number, "share": 0.1, "small": 1e-12})
 
-    assert await output.write(batch(target.plan(), *some)) == []
+    assert await write_in_parts(output, batch(target.plan(), *some)) == []
 
     assert [int((await target.values(one.key, "id"))[0]) for one in some] == [1, 2**53 + 1, 2**62 + 1]
     assert [float(value) for value in await target.values("k2", "share", "small")] == [0.1, 1e-12]
@@ -169,10 +169,12 @@ async def test_an_erased_record_is_in_no_row_and_in_no_history(target: Target) -
     versions = _versions(record(1), record(1, version=2, title="SECRET person"))
     change = plan.change(record(1, version=2, title="SECRET person"), deletes=True, versions=versions)
     assert change is not None
-    await output.write(Batch(number=1, fence=1, changes=[change, *batch(plan, record(2)).changes], schemas=[SCHEMA]))
+    await write_in_parts(
+        output, Batch(number=1, fence=1, changes=[change, *batch(plan, record(2)).changes], schemas=[SCHEMA])
+    )
 
     erase = plan.erase(ErasedRecord(type="Product", site="shop.example", key="k1", url="", data={}))
-    await output.write(Batch(number=2, fence=1, changes=[erase], schemas=[SCHEMA]))
+    await write_in_parts(output, Batch(number=2, fence=1, changes=[erase], schemas=[SCHEMA]))
     await output.close()
 
     assert set(await target.rows()) == {"k2"}
@@ -180,6 +182,18 @@ async def test_an_erased_record_is_in_no_row_and_in_no_history(target: Target) -
         assert await target.query(f"SELECT DISTINCT _key FROM {target.table('history')}") == [("k2",)]
     if target.name in ("sqlite", "folder-jsonl", "folder-parquet", "own-class"):
         assert all(b"SECRET" not in path.read_bytes() for path in target.folder.rglob("*") if path.is_file())
+
+
+async def test_wide_rows_and_one_of_several_megabytes_are_written(target: Target, output: Output) -> None:
+    some = [record(number) for number in range(200)]
+    for one in some:
+        one.data.update({f"field_{column}": f"{column} of {one.key}" for column in range(450)})
+    some[77].data["field_3"] = "x" * 5_000_000
+
+    assert await write_in_parts(output, batch(target.plan(), *some)) == []
+
+    assert len(await target.rows()) == 200
+    assert [len(value) for value in await target.values("k77", "field_3", "field_4")] == [5_000_000, len("4 of k77")]
 
 
 async def test_check_says_what_it_found_and_writes_no_row(target: Target, output: Output) -> None:
@@ -245,7 +259,7 @@ async def _told(target: Target, terms: dict[str, Any], steps: Sequence[Sequence[
             change = plan.change(one, deletes=one.version > 1, versions=_versions(*known))
             changes += [change] if change is not None else []
         for _ in range(2):  # as after a crash
-            refused = await output.write(Batch(number=number, fence=1, changes=changes, schemas=[SCHEMA]))
+            refused = await write_in_parts(output, Batch(number=number, fence=1, changes=changes, schemas=[SCHEMA]))
         reasons += [one.reason for one in refused]
     await output.close()
     return reasons

@@ -5,8 +5,9 @@
 
 A row has the columns of the output, and always `_type`, `_site`, `_key`, `_version`, `_last_changed` and `_deleted`:
 of a record, the row with the highest `_version` counts. Files appear whole or not at all, and never change, except when
-records are erased. The name has the number of the batch and the fence of the process that wrote it.
-How it fails: Misconfigured, BackendUnavailable; a row whose value does not fit its column is refused. How it recovers:
+records are erased. The name has the number of the batch, the fence of the process that wrote it, and a letter
+for each time it was halved.
+How it fails: Misconfigured, BackendUnavailable, BatchRefused. How it recovers:
 a repeated batch replaces the files of the same name, or adds rows that are there already.
 """
 
@@ -25,16 +26,17 @@ from urllib.parse import quote
 import msgspec
 import zstandard
 
-from ...errors import BackendUnavailable, GossamerError, LeaseLost, Misconfigured
+from ...errors import BackendUnavailable, BatchRefused, GossamerError, LeaseLost, Misconfigured
 from ...model.record import RecordIdentity
 from ...store.export.destination import write_whole
 from ...store.export.parquet import arrow
-from ...store.outputs.contract import DELETE, ERASE, Batch, Change, Refused
+from ...store.outputs.contract import BYTES_AT_ONCE, DELETE, ERASE, Batch, Change, Refused
 from ...store.outputs.plan import Plan, moment
 from .kinds import EXACT, OWN_KINDS, Cell, Kind, cell, declared_kinds, kind_of_value
 
 FORMATS = ("parquet", "jsonl")
 ROWS_AT_ONCE = 50_000
+MOST_COLUMNS = 2000  # of a Parquet file
 FENCE = "_fence.json"
 BATCHES = "_batches"
 _ENDINGS = {"parquet": ".parquet", "jsonl": ".jsonl.zst"}
@@ -63,6 +65,7 @@ class FileOutput:
     """Fulfils `Output`."""
 
     rows_at_once = ROWS_AT_ONCE
+    bytes_at_once = BYTES_AT_ONCE
     mirrors = True
 
     def __init__(self, files: Files, plan: Plan, format: str) -> None:
@@ -104,12 +107,14 @@ class FileOutput:
                 continue
             day = moment(change.at)[:10]
             parts.setdefault((change.identity[0], day), []).append(row)
-        mark, told = f"{batch.number:09}-{batch.fence}", []
+        mark, told = f"{batch.number:09}-{batch.fence}{batch.part}", []
+        packed: dict[str, bytes] = {}
         for (type, day), rows in sorted(parts.items()):
             name = f"type={quote(type, safe='')}/day={day}/{mark}{_ENDINGS[self._format]}"
-            content = await asyncio.to_thread(_packed, self._format, rows, kinds)
+            packed[name] = await asyncio.to_thread(_packed, self._format, rows, kinds)
+            told.append({"file": name, "rows": len(rows), "bytes": len(packed[name])})
+        for name, content in packed.items():
             await self._files.put(name, content)
-            told.append({"file": name, "rows": len(rows), "bytes": len(content)})
         if told:
             note = {"batch": batch.number, "format": self._format, "files": told}
             await self._files.put(f"{BATCHES}/{mark}.json", msgspec.json.encode(note))
@@ -160,7 +165,12 @@ def _seen_kind(value: Any) -> Kind:
 
 
 def _packed(format: str, rows: Sequence[Mapping[str, Cell]], kinds: Mapping[str, Kind]) -> bytes:
-    return _parquet(rows, kinds) if format == "parquet" else _lines(rows, kinds)
+    try:
+        return _parquet(rows, kinds) if format == "parquet" else _lines(rows, kinds)
+    except MemoryError as error:
+        raise BatchRefused("There is no memory for such a file.", too_large=True) from error
+    except (ArithmeticError, ValueError) as error:
+        raise BatchRefused(str(error)) from error
 
 
 def _lines(rows: Sequence[Mapping[str, Cell]], kinds: Mapping[str, Kind]) -> bytes:
@@ -181,6 +191,8 @@ def _plain(value: Cell, kind: Kind | None) -> Any:
 def _parquet(rows: Sequence[Mapping[str, Cell]], kinds: Mapping[str, Kind]) -> bytes:
     pa = arrow()
     names = list(dict.fromkeys([*kinds, *(name for row in rows for name in row)]))
+    if len(names) > MOST_COLUMNS and len(rows) > 1:  # the fields have names from pages: fewer rows have fewer of them
+        raise BatchRefused(f"A file has at most {MOST_COLUMNS} columns.")
     fields, columns = [], []
     for name in names:
         values = [row.get(name) for row in rows]

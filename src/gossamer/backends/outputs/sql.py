@@ -6,28 +6,28 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from .kinds import Kind
+from .kinds import Cell, Kind
 
 T = TypeVar("T")
 
 
-class RowRefused(Exception):
-    """The database refuses one of the rows."""
-
-
 class Session(Protocol):
-    """A transaction. Values of a statement are a JSON text, or plain texts and numbers."""
+    """A transaction."""
 
     async def rows(self, sql: str, *values: Any) -> list[Sequence[Any]]: ...
 
+    async def take(self, sql: str, cells: Sequence[Sequence[Cell]]) -> None:
+        """A statement that reads `elements`, which are these."""
+        ...
+
 
 class Engine(Protocol):
-    """A database. Its errors are translated: RowRefused, Misconfigured, Transient."""
+    """A database. Its errors are translated: BatchRefused, Misconfigured, Transient."""
 
     place: str
     types: Mapping[Kind, str]  # of columns that we create
     parameter: str  # of a statement with one value
-    elements: str  # a table of the rows in a JSON array, which is the only parameter
+    elements: str  # a table of the rows that a statement takes
 
     async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T: ...
 

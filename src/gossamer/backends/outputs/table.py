@@ -4,8 +4,8 @@ What it does: creates the table with columns of the declared types, or writes th
 An older version of a record never replaces a newer one, where the table has a column for its time. A small table beside
 it, `gossamer_outputs`, holds the fence of each output, and is written in every transaction: a process that was replaced
 changes nothing more.
-How it fails: Misconfigured (no such column, no unique key), LeaseLost; a row that the database refuses is found by
-halving the batch, and returned. How it recovers: a batch is a transaction that may be repeated.
+How it fails: Misconfigured (no such column, no unique key), LeaseLost, BatchRefused if the database refuses a row. How
+it recovers: a batch is a transaction that may be repeated.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 
 from ...errors import LeaseLost, Misconfigured
-from ...store.outputs.contract import DELETE, ERASE, PUT, Batch, Change, Past, Refused
+from ...store.outputs.contract import BYTES_AT_ONCE, DELETE, ERASE, PUT, Batch, Change, Past, Refused
 from ...store.outputs.plan import LONGEST_NAME, MOST_COLUMNS, Plan, moment
 from .kinds import OWN_KINDS, Cell, Kind, cell, declared_kinds, kind_of_type, kind_of_value
-from .sql import Engine, RowRefused, Session, column, quoted
+from .sql import Engine, Session, column, quoted
 
 FENCES = "gossamer_outputs"
 ROWS_AT_ONCE = 500
@@ -53,6 +53,7 @@ class TableOutput:
     """One table, and perhaps its history; fulfils `Output`. `id` tells outputs apart in `gossamer_outputs`."""
 
     rows_at_once = ROWS_AT_ONCE
+    bytes_at_once = BYTES_AT_ONCE
     mirrors = True
 
     def __init__(self, engine: Engine, plan: Plan, table: str, history: str, id: str) -> None:
@@ -93,28 +94,17 @@ class TableOutput:
         return await self._engine.transact(work)
 
     async def write(self, batch: Batch) -> list[Refused]:
-        refused: list[Refused] = []
-        await self._write(batch, list(batch.changes), refused)
+        try:
+            refused = await self._engine.transact(lambda session: self._in_one(session, batch))
+        except BaseException:
+            self._layout = self._past = None  # what was created in this transaction is gone
+            raise
         if any(change.kind == ERASE for change in batch.changes):
             await self._engine.purge([table for table in (self._table, self._history) if table])
         return refused
 
-    async def _write(self, batch: Batch, changes: list[Change], refused: list[Refused]) -> None:
-        try:
-            refused += await self._engine.transact(lambda session: self._in_one(session, batch, changes))
-        except RowRefused as error:
-            self._layout = self._past = None  # what was created in this transaction is gone
-            if len(changes) == 1:
-                refused.append(Refused(changes[0], str(error)))
-                return
-            half = len(changes) // 2
-            await self._write(batch, changes[:half], refused)
-            await self._write(batch, changes[half:], refused)
-        except BaseException:
-            self._layout = self._past = None
-            raise
-
-    async def _in_one(self, session: Session, batch: Batch, changes: list[Change]) -> list[Refused]:
+    async def _in_one(self, session: Session, batch: Batch) -> list[Refused]:
+        changes = batch.changes
         await self._demand_fence(session, batch.fence)
         kinds = declared_kinds(batch.schemas, self._plan.table.columns)
         if self._layout is None or self._layout.made:
@@ -143,10 +133,10 @@ class TableOutput:
                 f" fence {engine.types['int']} NOT NULL, tables {engine.types['text']} NOT NULL)"
             )
         pick = f"SELECT {engine.pick(0, engine.types['text'])}, {engine.pick(1, engine.types['int'])}, '' FROM"
-        await session.rows(
+        await session.take(
             f"INSERT INTO {fences} AS t (id, fence, tables) {pick} {engine.elements} WHERE true "
             f"ON CONFLICT (id) DO UPDATE SET fence = excluded.fence WHERE t.fence <= excluded.fence",
-            _json([[self._id, fence]]),
+            [[self._id, fence]],
         )
         found = await session.rows(f"SELECT fence FROM {fences} WHERE id = {engine.parameter}", self._id)  # noqa: S608
         if not found or int(found[0][0]) != fence:
@@ -293,10 +283,10 @@ class TableOutput:
             guard = f" WHERE t.{own} IS NULL OR t.{own} <= excluded.{own}"
         then = f"DO UPDATE SET {sets}{guard}" if sets else "DO NOTHING"
         key = ", ".join(map(column, layout.key))
-        await session.rows(
+        await session.take(
             f"INSERT INTO {quoted(layout.name)} AS t ({', '.join(map(column, names))}) "  # noqa: S608 - quoted names
             f"SELECT {self._picks(layout, names)} FROM {self._engine.elements} WHERE true ON CONFLICT ({key}) {then}",
-            _json(rows),
+            rows,
         )
 
     async def _delete(
@@ -304,10 +294,10 @@ class TableOutput:
     ) -> None:
         if rows:
             told = ", ".join(map(column, key))
-            await session.rows(
+            await session.take(
                 f"DELETE FROM {quoted(layout.name)} WHERE ({told}) IN "  # noqa: S608 - quoted names
                 f"(SELECT {self._picks(layout, key)} FROM {self._engine.elements})",
-                _json(rows),
+                rows,
             )
 
     def _picks(self, layout: Layout, names: Sequence[str]) -> str:
@@ -351,11 +341,11 @@ class TableOutput:
         )
         same = " AND ".join(f"h.{column(name)} = x.{column(name)}" for name in (*table.key, moment))
         listed = ", ".join(map(column, names))
-        await session.rows(
+        await session.take(
             f"INSERT INTO {quoted(layout.name)} ({listed}) SELECT {listed} FROM "  # noqa: S608 - quoted names
             f"(SELECT {picked} FROM {self._engine.elements}) AS x "
             f"WHERE NOT EXISTS (SELECT 1 FROM {quoted(layout.name)} AS h WHERE {same})",
-            _json(list(rows.values())),
+            list(rows.values()),
         )
 
     async def _history_layout(
@@ -408,7 +398,3 @@ def _past_value(past: Past, name: str, sources: Mapping[str, str]) -> Any:
 def _names(there: Iterable[str]) -> str:
     names = list(there)
     return ", ".join(names[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")
-
-
-def _json(rows: Sequence[Sequence[Cell]]) -> str:
-    return msgspec.json.encode(rows).decode()

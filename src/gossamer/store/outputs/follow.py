@@ -4,7 +4,8 @@ What it does: takes the lease of the output, reads the records that were stored 
 each portion, and moves the cursor. The record store is the buffer: while a target is away, nothing is kept in memory,
 and no crawl waits for it. How it fails: a target that is away is tried again after growing pauses; one that is
 misconfigured stops the output, with a sentence, until a person resumes it or its settings change; a row that it refuses
-is noted among the dead rows. An error that nobody foresaw counts as a target that is away. How it recovers: the cursor
+is noted among the dead rows. An error that nobody foresaw counts as a target that is away, and the next batch is half
+as large, in case that was the reason. How it recovers: the cursor
 moves after the write, so that what a crash interrupts is written again, to the same effect. A process that lost its
 lease is refused by the fence, in the state and in the target.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from secrets import token_hex
@@ -27,9 +28,9 @@ from ...model.output import OUTPUT, DeadRow, OutputProgress
 from ...model.record import ItemSchema, StoredRecord
 from ...model.shelf import ABSENT, Shelf
 from ...units import discreet
-from ..contract import RecordQuery, Version
+from ..contract import RecordQuery, Records, Version
 from .book import OutputBook, dead_key, rewound
-from .contract import Batch, Change, Output, Refused
+from .contract import Batch, Change, Output, Refused, write_in_parts
 from .plan import Plan
 
 log = logging.getLogger("gossamer.outputs")
@@ -38,23 +39,10 @@ LEASE_FOR = timedelta(seconds=20)
 RENEWED_EVERY = timedelta(seconds=5)
 AWAY = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))
 HURRIED = timedelta(seconds=1)  # the longest pause of one that has to hurry, and whose target is away
-BYTES_AT_ONCE = 32 * 1024 * 1024  # of a batch, about
-READ_AT_ONCE = 256  # records between two looks at the clock
 HISTORIES_AT_ONCE = 16
+MOST_HALVINGS = 16
 ERASURES_AT_ONCE = 100  # orders
 LONGEST_REASON = 500
-
-
-class Source(Protocol):
-    """What a follower needs of a record store."""
-
-    def records(self, query: RecordQuery) -> Any: ...  # Any: an asynchronous iterator of StoredRecord
-
-    async def cursor(self) -> str: ...
-
-    async def history(self, type: str, site: str, key: str) -> list[Version]: ...
-
-    async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]: ...
 
 
 class Leases(Protocol):
@@ -81,7 +69,7 @@ class Follower:
         plan: Plan,
         open: Callable[[], Awaitable[Output]],
         *,
-        source: Source,
+        source: Records,
         shelf: Shelf,
         leases: Leases,
         clock: Clock,
@@ -110,6 +98,7 @@ class Follower:
         self._dead: set[str] = set()
         self._hurried = asyncio.Event()
         self._wrote = False
+        self._halvings = 0  # of batches, since the target last took one
         self._said = ""  # why it stands still, as the log has it
         self._waits_since: float | None = None  # for a batch to fill
 
@@ -291,14 +280,24 @@ class Follower:
             batch = Batch(
                 number=progress.batches + 1, fence=progress.fence, changes=changes, schemas=await self._schemas()
             )
-            refused = await output.write(batch)
-            await self._note_refused(changes, refused)
+            await self._note_refused(changes, await self._write(output, batch))
         self._wrote = True
         if whole:
             await self._commit(progress, changes=len(changes), after=progress.upto, upto=None, beyond=0, passed=0)
         else:
             await self._commit(progress, changes=len(changes), beyond=beyond, passed=progress.passed + count)
         return True
+
+    async def _write(self, output: Output, batch: Batch) -> list[Refused]:
+        try:
+            refused = await write_in_parts(output, batch)
+        except (LeaseLost, Misconfigured):
+            raise
+        except Exception:
+            self._halvings = min(self._halvings + 1, MOST_HALVINGS)
+            raise
+        self._halvings = max(self._halvings - 1, 0)
+        return refused
 
     def _lingers(self) -> bool:
         """Whether to wait for more before the next file. What waits is not read yet: nothing is kept."""
@@ -310,8 +309,8 @@ class Follower:
         return now - self._waits_since < self._linger
 
     async def _read(self, progress: OutputProgress, output: Output) -> tuple[list[Change], int, int, bool]:
-        """The next changes of the round, the number of the last record, how many were read, and whether the round
-        ends."""
+        """The next changes of the round, the number of the last record, how many records these are, and whether the
+        round ends."""
         types = self._plan.types
         query = RecordQuery(
             type=next(iter(types)) if len(types) == 1 else None,
@@ -319,38 +318,29 @@ class Follower:
             upto=progress.upto,
             beyond=progress.beyond or None,
         )
+        most, room = max(1, output.rows_at_once >> self._halvings), output.bytes_at_once >> self._halvings
         changes: list[Change] = []
-        held: list[StoredRecord] = []
-        beyond, count, size = progress.beyond, 0, 0
-        async for record in self._source.records(query):
-            beyond, count = record.number, count + 1
-            if self._plan.wants(record.type):
-                held.append(record)
-                size += len(str(record.data))
-            if len(held) >= min(READ_AT_ONCE, output.rows_at_once - len(changes)):
-                changes += await self._changes(held, output, progress)
-                held.clear()
-                if len(changes) >= output.rows_at_once or size >= BYTES_AT_ONCE:
+        beyond, count = progress.beyond, 0
+        async for record, change in self._changes(query, output, progress):
+            if change is not None:
+                room -= change.size
+                if changes and (room < 0 or len(changes) >= most):
                     return changes, beyond, count, False
-        changes += await self._changes(held, output, progress)
+                changes.append(change)
+            beyond, count = record.number, count + 1
         return changes, beyond, count, True
 
-    async def _changes(self, records: Sequence[StoredRecord], output: Output, progress: OutputProgress) -> list[Change]:
-        deletes = output.mirrors
-        found: list[Change] = []
-        for start in range(0, len(records), HISTORIES_AT_ONCE):
-            some = records[start : start + HISTORIES_AT_ONCE]
+    async def _changes(
+        self, query: RecordQuery, output: Output, progress: OutputProgress
+    ) -> AsyncIterator[tuple[StoredRecord, Change | None]]:
+        async for some in _in_groups(self._source.records(query), HISTORIES_AT_ONCE):
             pasts = await asyncio.gather(*(self._versions(record) for record in some))
             for record, versions in zip(some, pasts, strict=True):
-                change = self._plan.change(
-                    record, deletes=deletes and (record.version > 1 or progress.epoch > 0), versions=versions
-                )
-                if change is not None:
-                    found.append(change)
-        return found
+                deletes = output.mirrors and (record.version > 1 or progress.epoch > 0)
+                yield record, self._plan.change(record, deletes=deletes, versions=versions)
 
     async def _versions(self, record: StoredRecord) -> list[Version]:
-        if not self._keeps_history or record.version == 1:
+        if not self._keeps_history or record.version == 1 or not self._plan.wants(record.type):
             return []
         return await self._source.history(record.type, record.site, record.key)
 
@@ -368,7 +358,7 @@ class Follower:
         changes = [self._plan.erase(record) for record in records if output.mirrors or self._plan.wants(record.type)]
         if changes:
             number = progress.batches + 1
-            await output.write(Batch(number=number, fence=progress.fence, changes=changes, schemas=()))
+            await write_in_parts(output, Batch(number=number, fence=progress.fence, changes=changes))
             keys = [dead_key(self.name, change.identity) for change in changes]
             await self._book.note_dead([], [key for key in keys if key in self._dead])
             self._dead.difference_update(keys)
@@ -454,3 +444,14 @@ class Follower:
         finally:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def _in_groups(records: AsyncIterator[StoredRecord], most: int) -> AsyncIterator[list[StoredRecord]]:
+    held: list[StoredRecord] = []
+    async for record in records:
+        held.append(record)
+        if len(held) == most:
+            yield held
+            held = []
+    if held:
+        yield held
