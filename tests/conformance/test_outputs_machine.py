@@ -478,8 +478,30 @@ async def test_a_row_of_a_type_that_is_no_longer_wanted_is_erased_too(tmp_path: 
         assert set(await here.target.rows()) == {"k2"}
 
 
+async def test_a_field_of_another_type_is_written_and_the_state_says_which_column_has_changed(tmp_path: Path) -> None:
+    async with world(Target("sqlite", tmp_path, None)) as here:  # type: ignore[arg-type]  # not needed
+        await here.scrape({1: 1, 2: 1})
+        await here.follow(None)
+        broken = {**msgspec.json.decode(product(3, 1, NOW, "j").data), "stock": "plenty"}
+        data = msgspec.json.encode(broken).decode()
+        one = msgspec.structs.replace(product(3, 1, here.clock.now() + 2, "books-1"), data=data, content_hash=b"x" * 16)
+        await here.records.save([result_of(one)])
+
+        await here.follow(None)
+
+        stocks = {key: row[2] for key, row in (await here.target.rows()).items()}
+        assert stocks == {"k1": "1", "k2": "1", "k3": "plenty"}
+        assert await here.book.dead_rows(NAME) == []
+        progress = await here.book.progress.get(NAME)
+        assert progress is not None
+        [altered] = progress.altered
+        assert altered.endswith("products has other types: stock is TEXT (INTEGER before).")
+
+
 async def test_a_refused_row_is_a_dead_row_until_its_record_is_mended(tmp_path: Path) -> None:
     async with world(Target("sqlite", tmp_path, None)) as here:  # type: ignore[arg-type]  # not needed
+        columns = "_type, _site, _key, title, price_amount, stock INTEGER, _gone_since"
+        await here.target.query(f"CREATE TABLE products ({columns}, PRIMARY KEY (_type, _site, _key))")
         await here.scrape({1: 1, 2: 1})
         broken = {**msgspec.json.decode(product(3, 1, NOW, "j").data), "stock": "plenty"}
         data = msgspec.json.encode(broken).decode()

@@ -18,7 +18,7 @@ import msgspec
 
 from ...errors import BackendUnavailable, BatchRefused, GossamerError, Misconfigured, MissingExtra
 from .kinds import Cell, Kind
-from .sql import Session, column, to_its_end
+from .sql import Session, column, make_anew, to_its_end
 
 T = TypeVar("T")
 log = logging.getLogger("gossamer.outputs")
@@ -95,6 +95,15 @@ class DuckdbEngine:
 
     def lock(self, table: str) -> str:
         return ""  # the file has one writer
+
+    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
+        schema, _, name = table.rpartition(".")
+        rows = await session.rows(
+            "SELECT sql FROM duckdb_indexes() WHERE table_name = ? AND schema_name = ? AND sql IS NOT NULL",
+            name,
+            schema or "main",
+        )
+        await make_anew(self, session, table, types, [sql for (sql,) in rows])
 
     async def purge(self, tables: Sequence[str]) -> None:
         try:

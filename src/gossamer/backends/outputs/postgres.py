@@ -14,7 +14,7 @@ import msgspec
 
 from ...errors import BackendUnavailable, BatchRefused, GossamerError, Misconfigured
 from .kinds import Cell, Kind
-from .sql import Session, quoted
+from .sql import Session, column, quoted
 
 T = TypeVar("T")
 CONNECT_WITHIN = timedelta(seconds=10)
@@ -82,6 +82,12 @@ class PostgresEngine:
 
     def lock(self, table: str) -> str:
         return "SELECT pg_advisory_xact_lock(hashtext('gossamer output'))"
+
+    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
+        told = ", ".join(
+            f"ALTER COLUMN {column(name)} TYPE {type} USING {column(name)}::{type}" for name, type in types.items()
+        )
+        await session.rows(f"ALTER TABLE {quoted(table)} {told}")
 
     async def purge(self, tables: Sequence[str]) -> None:
         """Where the user may not, the server does so by itself, later."""

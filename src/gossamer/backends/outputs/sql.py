@@ -47,11 +47,39 @@ class Engine(Protocol):
         """A statement that keeps others from creating this table at once; "" if there is no need."""
         ...
 
+    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
+        """Give columns other types, and keep their values."""
+        ...
+
     async def purge(self, tables: Sequence[str]) -> None:
         """Remove what deleted rows of these tables have left in the files, as far as the database allows."""
         ...
 
     async def close(self) -> None: ...
+
+
+async def make_anew(
+    engine: Engine, session: Session, table: str, types: Mapping[str, str], indexes: Sequence[str]
+) -> None:
+    """Give columns other types where keys and columns with an index cannot be altered: the table is copied, and its
+    indexes are made again by these statements."""
+    columns = await engine.columns(session, table)
+    [key, *_] = await engine.unique_keys(session, table)
+    schema, dot, name = table.rpartition(".")
+    draft = f"{schema}{dot}gossamer_draft"
+    told = ", ".join(
+        f"{column(one)} {types.get(one, type)}{' NOT NULL' if one in key else ''}" for one, type in columns.items()
+    )
+    primary = ", ".join(column(one) for one in columns if one in key)
+    values = ", ".join(f"CAST({column(one)} AS {types[one]})" if one in types else column(one) for one in columns)
+    for statement in (
+        f"CREATE TABLE {quoted(draft)} ({told}, PRIMARY KEY ({primary}))",
+        f"INSERT INTO {quoted(draft)} SELECT {values} FROM {quoted(table)}",  # noqa: S608 - quoted names
+        f"DROP TABLE {quoted(table)}",
+        f"ALTER TABLE {quoted(draft)} RENAME TO {quoted(name)}",
+        *indexes,
+    ):
+        await session.rows(statement)
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

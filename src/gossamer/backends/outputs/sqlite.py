@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ...errors import BackendUnavailable, BatchRefused, GossamerError, Misconfigured
 from .kinds import Cell, Kind
-from .sql import Session, to_its_end
+from .sql import Session, make_anew, to_its_end
 
 T = TypeVar("T")
 WAITS = 10.0  # seconds, for others that write to the file
@@ -79,6 +79,14 @@ class SqliteEngine:
 
     def lock(self, table: str) -> str:
         return ""  # the file has one writer
+
+    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
+        rows = await session.rows(
+            "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL",
+            table,
+        )
+        await session.rows("PRAGMA legacy_alter_table = ON")  # a view of this table does not prevent its replacement
+        await make_anew(self, session, table, types, [sql for (sql,) in rows])
 
     async def purge(self, tables: Sequence[str]) -> None:
         """Deleted rows are overwritten (secure_delete), but not what was moved when a page of the file was rebuilt."""

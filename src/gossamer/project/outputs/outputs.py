@@ -74,6 +74,7 @@ class DeadRowView(msgspec.Struct, frozen=True, kw_only=True):
 
 class OutputDetail(OutputView, frozen=True, kw_only=True):
     dead_rows: list[DeadRowView]  # the newest
+    altered: tuple[str, ...]  # columns of a table of ours that got another type, the newest last
     types: tuple[str, ...]
     columns: dict[str, str]
     where: str
@@ -190,6 +191,7 @@ async def show_output(project: Project, caller: Caller, asked: OutputName) -> Ou
             DeadRowView(type=row.type, site=row.site, key=row.key, url=row.url, reason=row.reason, at=iso_time(row.at))
             for row in dead
         ],
+        altered=progress.altered if progress is not None else (),
         types=known.types,
         columns=known.columns,
         where=known.where,
@@ -264,6 +266,7 @@ def _shown(view: OutputDetail) -> str:
     if view.types:
         lines.append(f"  types    {', '.join(view.types)}")
     lines += [f"  {column} = {source}" for column, source in view.columns.items()]
+    lines += [visible(f"  altered  {one}") for one in view.altered]
     if view.dead_rows:
         lines.append(f"{many(view.dead, 'row')} that the target refused:")
         lines += [visible(f"  {row.type} {row.site} {row.key}: {row.reason}") for row in view.dead_rows]

@@ -61,6 +61,11 @@ class Refused(msgspec.Struct, frozen=True):
     reason: str
 
 
+class ColumnsWidened(Exception):
+    """The target has given columns of a table that it created itself another type, as the message says, and has written
+    nothing: every record is wanted again, because the rows so far have what the database made of them."""
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Changes in the order in which they are to be made. `fence` and `number` never decrease; a repeated batch has the
     same number, and a greater fence if another process repeats it. `part` tells parts of a batch apart that came one by
@@ -100,7 +105,7 @@ class Output(Protocol):
     @abstractmethod
     async def write(self, batch: Batch) -> list[Refused]:
         """Make all changes durably, or none, except those that are refused. Raises BatchRefused if it cannot tell which
-        are; Transient, Misconfigured, LeaseLost for a fence smaller than one the target has seen."""
+        are; ColumnsWidened; Transient, Misconfigured, LeaseLost for a fence smaller than one the target has seen."""
         ...
 
     async def count(self) -> int | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from secrets import token_hex
@@ -22,16 +22,17 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...clock import Backoff, Clock
+from ...clock import Backoff, Clock, iso_time
 from ...errors import GossamerError, LeaseLost, Misconfigured
 from ...model.output import OUTPUT, DeadRow, OutputProgress
-from ...model.record import ItemSchema, StoredRecord
+from ...model.record import ItemSchema
 from ...model.shelf import ABSENT, Shelf
 from ...units import discreet
-from ..contract import RecordQuery, Records, Version
+from ..contract import Records
 from .book import OutputBook, dead_key, rewound
-from .contract import Batch, Change, Output, Refused, write_in_parts
+from .contract import Batch, Change, ColumnsWidened, Output, Refused, write_in_parts
 from .plan import Plan
+from .portions import Portions
 
 log = logging.getLogger("gossamer.outputs")
 LOOK = timedelta(seconds=1)  # between two looks for something new
@@ -39,8 +40,8 @@ LEASE_FOR = timedelta(seconds=20)
 RENEWED_EVERY = timedelta(seconds=5)
 AWAY = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))
 HURRIED = timedelta(seconds=1)  # the longest pause of one that has to hurry, and whose target is away
-HISTORIES_AT_ONCE = 16
 MOST_HALVINGS = 16
+MOST_ALTERED = 20
 ERASURES_AT_ONCE = 100  # orders
 LONGEST_REASON = 500
 
@@ -88,7 +89,7 @@ class Follower:
         self._leases = leases
         self._clock = clock
         self._worker = f"{worker}/{token_hex(4)}"
-        self._keeps_history = keeps_history
+        self._portions = Portions(source, plan, keeps_history=keeps_history)
         self._linger = linger.total_seconds()
         self._rewinds = rewinds
         self._look = look.total_seconds()
@@ -267,7 +268,7 @@ class Follower:
             progress = await self._commit(progress, upto=newest)
         output = await self._target()
         try:
-            changes, beyond, count, whole = await self._read(progress, output)
+            changes, beyond, count, whole = await self._portions.read(progress, output, self._halvings)
         except Misconfigured as error:
             if progress.after is None:
                 raise
@@ -280,7 +281,13 @@ class Follower:
             batch = Batch(
                 number=progress.batches + 1, fence=progress.fence, changes=changes, schemas=await self._schemas()
             )
-            await self._note_refused(changes, await self._write(output, batch))
+            try:
+                await self._note_refused(changes, await self._write(output, batch))
+            except ColumnsWidened as told:
+                log.warning("The output %s begins anew: %s", self.name, told)
+                altered = (*progress.altered, f"{iso_time(self._clock.now())}: {told}")[-MOST_ALTERED:]
+                await self._commit(progress, after=None, upto=None, beyond=0, passed=0, altered=altered)
+                return True
         self._wrote = True
         if whole:
             await self._commit(progress, changes=len(changes), after=progress.upto, upto=None, beyond=0, passed=0)
@@ -291,7 +298,7 @@ class Follower:
     async def _write(self, output: Output, batch: Batch) -> list[Refused]:
         try:
             refused = await write_in_parts(output, batch)
-        except (LeaseLost, Misconfigured):
+        except (ColumnsWidened, LeaseLost, Misconfigured):
             raise
         except Exception:
             self._halvings = min(self._halvings + 1, MOST_HALVINGS)
@@ -307,42 +314,6 @@ class Follower:
         if self._waits_since is None:
             self._waits_since = now
         return now - self._waits_since < self._linger
-
-    async def _read(self, progress: OutputProgress, output: Output) -> tuple[list[Change], int, int, bool]:
-        """The next changes of the round, the number of the last record, how many records these are, and whether the
-        round ends."""
-        types = self._plan.types
-        query = RecordQuery(
-            type=next(iter(types)) if len(types) == 1 else None,
-            after=progress.after,
-            upto=progress.upto,
-            beyond=progress.beyond or None,
-        )
-        most, room = max(1, output.rows_at_once >> self._halvings), output.bytes_at_once >> self._halvings
-        changes: list[Change] = []
-        beyond, count = progress.beyond, 0
-        async for record, change in self._changes(query, output, progress):
-            if change is not None:
-                room -= change.size
-                if changes and (room < 0 or len(changes) >= most):
-                    return changes, beyond, count, False
-                changes.append(change)
-            beyond, count = record.number, count + 1
-        return changes, beyond, count, True
-
-    async def _changes(
-        self, query: RecordQuery, output: Output, progress: OutputProgress
-    ) -> AsyncIterator[tuple[StoredRecord, Change | None]]:
-        async for some in _in_groups(self._source.records(query), HISTORIES_AT_ONCE):
-            pasts = await asyncio.gather(*(self._versions(record) for record in some))
-            for record, versions in zip(some, pasts, strict=True):
-                deletes = output.mirrors and (record.version > 1 or progress.epoch > 0)
-                yield record, self._plan.change(record, deletes=deletes, versions=versions)
-
-    async def _versions(self, record: StoredRecord) -> list[Version]:
-        if not self._keeps_history or record.version == 1 or not self._plan.wants(record.type):
-            return []
-        return await self._source.history(record.type, record.site, record.key)
 
     async def _schemas(self) -> list[ItemSchema]:
         return [schema for schema, _ in await self._source.schemas() if self._plan.wants(schema.type)]
@@ -444,14 +415,3 @@ class Follower:
         finally:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-
-
-async def _in_groups(records: AsyncIterator[StoredRecord], most: int) -> AsyncIterator[list[StoredRecord]]:
-    held: list[StoredRecord] = []
-    async for record in records:
-        held.append(record)
-        if len(held) == most:
-            yield held
-            held = []
-    if held:
-        yield held
