@@ -48,6 +48,7 @@ class OutputView(msgspec.Struct, frozen=True, kw_only=True):
     written_at: str | None
     target: str
     error: str
+    altered: tuple[str, ...]  # columns of a table of ours that got another type, the newest last
 
     @property
     def in_words(self) -> str:
@@ -74,7 +75,6 @@ class DeadRowView(msgspec.Struct, frozen=True, kw_only=True):
 
 class OutputDetail(OutputView, frozen=True, kw_only=True):
     dead_rows: list[DeadRowView]  # the newest
-    altered: tuple[str, ...]  # columns of a table of ours that got another type, the newest last
     types: tuple[str, ...]
     columns: dict[str, str]
     where: str
@@ -125,6 +125,7 @@ async def _view(project: Project, name: str, table: OutputTable | None, progress
         written_at=iso_time(progress.written_at) if progress is not None and progress.written_at is not None else None,
         target=target_of(table),
         error=error,
+        altered=progress.altered if progress is not None else (),
     )
 
 
@@ -191,7 +192,6 @@ async def show_output(project: Project, caller: Caller, asked: OutputName) -> Ou
             DeadRowView(type=row.type, site=row.site, key=row.key, url=row.url, reason=row.reason, at=iso_time(row.at))
             for row in dead
         ],
-        altered=progress.altered if progress is not None else (),
         types=known.types,
         columns=known.columns,
         where=known.where,

@@ -5,9 +5,9 @@ each portion, and moves the cursor. The record store is the buffer: while a targ
 and no crawl waits for it. How it fails: a target that is away is tried again after growing pauses; one that is
 misconfigured stops the output, with a sentence, until a person resumes it or its settings change; a row that it refuses
 is noted among the dead rows. An error that nobody foresaw counts as a target that is away, and the next batch is half
-as large, in case that was the reason. How it recovers: the cursor
-moves after the write, so that what a crash interrupts is written again, to the same effect. A process that lost its
-lease is refused by the fence, in the state and in the target.
+as large, in case that was the reason. How it recovers: the cursor moves after the write, so that what a crash
+interrupts is written again, to the same effect. A process that lost its lease is refused by the fence, in the state and
+in the target.
 """
 
 from __future__ import annotations
