@@ -33,6 +33,7 @@
     └── Permanent              retrying gives the same result
         ├── InvalidUrl         not an http(s) URL a browser would open
         ├── LeaseLost          the lease expired or was taken over; nothing was changed
+        ├── BatchRefused       the target of an output does not take a batch as it is; parts of it may be
         ├── FetchRefused       it must not or cannot be fetched
         │   ├── AddressRefused a private or reserved address
         │   ├── TlsFailed (CertificateOutdated), BadResponse, RedirectLoop
@@ -251,6 +252,17 @@ class Permanent(GossamerError):
 
 class InvalidUrl(Permanent):
     reason = "invalid-url"
+
+
+class BatchRefused(Permanent):
+    """The target of an output does not take a batch, and has written nothing of it. It is halved, until the row that is
+    not taken stands alone. `too_large`: its size is the reason."""
+
+    reason = "batch-refused"
+
+    def __init__(self, message: str, *, too_large: bool = False) -> None:
+        super().__init__(message)
+        self.too_large = too_large
 
 
 class LeaseLost(Permanent):

@@ -414,16 +414,17 @@ def on_fault_of_spider(settings: Settings, spider: Spider) -> OnFault:
 
 def local_hosts(urls: Sequence[str]) -> list[str]:
     """Hosts among `urls` that are this machine or in a private network: naming one allows it. Also `host:port` for a
-    port that browsers refuse."""
+    port that browsers refuse, and for an entry that is `host:port` itself."""
     from ipaddress import ip_address
 
     found: list[str] = []
     for url in urls:
-        host = host_of(url)
+        href = url if "://" in url else f"http://{url}"
+        host, place = host_of(href), authority_of(href)
         try:
             private = not ip_address(host).is_global
         except ValueError:
             private = host == "localhost" or host.endswith(".localhost")
-        found += [host] if private else []
-        found += [authority_of(url)] if bad_port_of(url) is not None else []
+        found += [host if href == url else place] if private else []
+        found += [place] if bad_port_of(href) is not None else []
     return list(dict.fromkeys(found))

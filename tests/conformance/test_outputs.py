@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gossamer.errors import LeaseLost, Misconfigured
 from gossamer.model.output import ErasedRecord
 from gossamer.model.record import StoredRecord
 from gossamer.store.contract import Version
-from gossamer.store.outputs.contract import Batch, Change, Output
+from gossamer.store.outputs.contract import Batch, Change, ColumnsWidened, Output, write_in_parts
 from gossamer.store.outputs.plan import Plan, column_name
 
 from .outputs import SCHEMA, TARGETS, Target, record, shown
@@ -42,33 +43,33 @@ def batch(plan: Plan, *records: StoredRecord, number: int = 1, fence: int = 1) -
 async def test_rows_are_the_records_with_columns_of_the_declared_types(target: Target, output: Output) -> None:
     some = [record(1), record(2, title="a 'quoted' \"lamp\"; -- \N{SNOWMAN}", amount=None), record(3, stock=0)]
 
-    assert await output.write(batch(target.plan(), *some)) == []
+    assert await write_in_parts(output, batch(target.plan(), *some)) == []
 
     assert await target.rows() == {one.key: shown(one) for one in some}
 
 
 async def test_a_repeated_batch_changes_nothing(target: Target, output: Output) -> None:
     wanted = batch(target.plan(), record(1), record(2))
-    await output.write(wanted)
+    await write_in_parts(output, wanted)
 
-    await output.write(wanted)
+    await write_in_parts(output, wanted)
 
     assert await target.rows() == {"k1": shown(record(1)), "k2": shown(record(2))}
 
 
 async def test_a_newer_version_replaces_the_row_and_an_older_one_does_not(target: Target, output: Output) -> None:
     old, new = record(1), record(1, version=2, amount="2.00")
-    await output.write(batch(target.plan(), new))
+    await write_in_parts(output, batch(target.plan(), new))
 
-    await output.write(batch(target.plan(), old, number=2))
+    await write_in_parts(output, batch(target.plan(), old, number=2))
 
     assert await target.rows() == {"k1": shown(new)}
 
 
 async def test_a_value_that_is_gone_is_empty_in_the_row(target: Target, output: Output) -> None:
-    await output.write(batch(target.plan(), record(1)))
+    await write_in_parts(output, batch(target.plan(), record(1)))
 
-    await output.write(batch(target.plan(), record(1, version=2, amount=None), number=2))
+    await write_in_parts(output, batch(target.plan(), record(1, version=2, amount=None), number=2))
 
     assert (await target.rows())["k1"] == ("lamp", None, 3, False)
 
@@ -81,9 +82,9 @@ async def test_a_gone_record_is_flagged_kept_or_deleted(
 ) -> None:
     plan = target.plan(**terms)
     output = target.open(plan)
-    await output.write(batch(plan, record(1), record(2)))
+    await write_in_parts(output, batch(plan, record(1), record(2)))
 
-    await output.write(batch(plan, record(1, version=2, gone=True), number=2))
+    await write_in_parts(output, batch(plan, record(1, version=2, gone=True), number=2))
     await output.close()
 
     rows = await target.rows()
@@ -91,35 +92,148 @@ async def test_a_gone_record_is_flagged_kept_or_deleted(
     assert rows == ({} if left is None else {"k1": ("lamp", 1.5, 3, left)})
 
 
-async def test_a_row_that_does_not_fit_is_returned_with_its_reason_and_the_others_are_written(
-    target: Target, output: Output
-) -> None:
-    if not target.has_types:
-        pytest.skip("any value fits")
-    refused = await output.write(batch(target.plan(), record(1), record(2, stock="many"), record(3)))
+async def told_anew(output: Output, *batches: Batch) -> list[str]:
+    """Write all batches, and all of them again when columns have changed, as a follower does; return what was said."""
+    said: list[str] = []
+    while True:
+        try:
+            for one in batches:
+                assert await write_in_parts(output, one) == []
+            return said
+        except ColumnsWidened as told:
+            said.append(str(told))
 
-    assert [(one.change.identity[2], "many" in one.reason) for one in refused] == [("k2", True)]
+
+@pytest.mark.parametrize("other", ["many", "007", [1, 2], {"left": 1}, True], ids=str)
+async def test_a_field_of_another_type_makes_the_column_of_our_table_a_text(
+    target: Target, output: Output, other: Any
+) -> None:
+    plan = target.plan()
+    batches = [batch(plan, record(1), record(2)), batch(plan, record(3, stock=other), record(4), number=2)]
+
+    said = await told_anew(output, *batches)
+
+    name = "stock_left" if isinstance(other, dict) else "stock"
+    if not target.has_types:
+        assert await target.values("k3", name) == [1 if isinstance(other, dict) else other]
+        return
+    wanted = other if isinstance(other, str) else msgspec.json.encode(other).decode()
+    rows = {key: str(row[2]) for key, row in (await target.rows()).items() if key != "k3"}
+    assert rows == {"k1": "3", "k2": "3", "k4": "3"}
+    value = (await target.values("k3", name))[0]
+    if target.name == "folder-jsonl":
+        assert value == (1 if isinstance(other, dict) else other)
+    elif name == "stock":
+        assert value == wanted
+        assert [("stock is" in one) for one in said] == ([True] if target.has_history else [])
+
+
+async def test_a_point_makes_a_column_of_whole_numbers_one_of_decimals(target: Target, output: Output) -> None:
+    if not target.has_history:
+        pytest.skip("not a table")
+    plan = target.plan()
+
+    said = await told_anew(output, batch(plan, record(1)), batch(plan, record(2, stock=2.25), number=2))
+
+    assert [float((await target.values(key, "stock"))[0]) for key in ("k1", "k2")] == [3, 2.25]
+    assert await target.query(f"SELECT sum(stock) > 5.2 FROM {target.table('products')}") in ([(True,)], [(1,)])
+    assert len(said) == 1
+
+
+async def test_the_column_of_a_key_becomes_a_text_too_and_an_index_stays(target: Target) -> None:
+    if not target.has_history:
+        pytest.skip("not a table")
+    plan = target.plan(columns={"stock": "stock", "title": "title", "at": "_last_changed"}, key=("stock",))
+    output = target.open(plan)
+    await write_in_parts(output, batch(plan, record(1)))
+    await output.close()
+    await target.query(f"CREATE INDEX by_title ON {target.table('products')} (title)")
+    await target.query(f"CREATE VIEW shown AS SELECT title FROM {target.table('products')}")
+    output = target.open(plan)
+
+    await told_anew(output, batch(plan, record(1)), batch(plan, record(2, stock="many"), number=2))
+
+    await output.close()
+    found = await target.query(f"SELECT stock, title FROM {target.table('products')} ORDER BY stock")
+    assert found == [("3", "lamp"), ("many", "lamp")]
+    assert await target.query("SELECT count(*) FROM shown") == [(2,)]
+    if target.name != "postgres":
+        index = {"sqlite": "SELECT name FROM sqlite_master WHERE type = 'index' AND name = 'by_title'"}
+        assert len(await target.query(index.get(target.name, "SELECT 1 FROM duckdb_indexes()"))) == 1
+
+
+async def test_the_history_of_a_table_of_ours_gets_the_new_type_too(target: Target) -> None:
+    if not target.has_history:
+        pytest.skip("no history")
+    plan = target.plan(history="past")
+    output = target.open(plan)
+    versions = _versions(record(1), record(1, version=2, stock="many"))
+    old = plan.change(record(1), deletes=True, versions=versions[:1])
+    new = plan.change(record(1, version=2, stock="many"), deletes=True, versions=versions)
+    assert old is not None
+    assert new is not None
+
+    first = Batch(number=1, fence=1, changes=[old], schemas=[SCHEMA])
+    await told_anew(output, first, Batch(number=2, fence=1, changes=[new], schemas=[SCHEMA]))
+
+    await output.close()
+    found = await target.query(f"SELECT version, stock FROM {target.table('past')} ORDER BY version")
+    assert found == [(1, "3"), (2, "many")]
+
+
+async def test_a_column_that_the_database_does_not_alter_has_dead_rows_with_the_reason(
+    postgres: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    target = Target("postgres", tmp_path, request)
+    await target.prepare()
+    plan = target.plan()
+    output = target.open(plan)
+    await write_in_parts(output, batch(plan, record(1)))
+    await target.query(f"CREATE VIEW {target.table('shown')} AS SELECT stock FROM {target.table('products')}")
+
+    refused = await write_in_parts(output, batch(plan, record(2, stock="many"), record(3), number=2))
+
+    await output.close()
+    [(key, reason)] = [(one.change.identity[2], one.reason) for one in refused]
+    assert key == "k2"
+    assert "stock is bigint: 'many' is no number. " in reason
+    assert "cannot alter type of a column used by a view" in reason
     assert set(await target.rows()) == {"k1", "k3"}
+
+
+async def test_a_manifest_says_which_types_the_columns_of_its_files_have(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    target = Target("folder-parquet", tmp_path, request)
+    plan = target.plan()
+    output = target.open(plan)
+
+    for number, stock in ((1, 3), (2, "many")):
+        assert await output.write(batch(plan, record(number, stock=stock), number=number)) == []
+
+    notes = [msgspec.json.decode(one.read_bytes()) for one in sorted((tmp_path / "lake" / "_batches").iterdir())]
+    assert [one["files"][0]["columns"]["stock"] for one in notes] == ["int", "text"]
+    assert {one["files"][0]["columns"]["price_amount"] for one in notes} == {"numeric"}
 
 
 async def test_a_process_that_was_replaced_writes_nothing_more(target: Target, output: Output) -> None:
     successor = target.open(target.plan())
-    await output.write(batch(target.plan(), record(1), fence=1))
-    await successor.write(batch(target.plan(), record(1, version=2, title="new"), number=2, fence=2))
+    await write_in_parts(output, batch(target.plan(), record(1), fence=1))
+    await write_in_parts(successor, batch(target.plan(), record(1, version=2, title="new"), number=2, fence=2))
 
     with pytest.raises(LeaseLost):
-        await output.write(batch(target.plan(), record(2), number=2, fence=1))
+        await write_in_parts(output, batch(target.plan(), record(2), number=2, fence=1))
 
     await successor.close()
     assert await target.rows() == {"k1": ("new", 1.5, 3, False)}
 
 
 async def test_a_new_field_becomes_a_new_column(target: Target, output: Output) -> None:
-    await output.write(batch(target.plan(), record(1)))
+    await write_in_parts(output, batch(target.plan(), record(1)))
     late = record(2)
     late.data["colour"] = "red"
 
-    assert await output.write(batch(target.plan(), late, number=2)) == []
+    assert await write_in_parts(output, batch(target.plan(), late, number=2)) == []
 
     if target.has_history:  # a table
         found = await target.query(f"SELECT _key, colour FROM {target.table('products')} ORDER BY _key")
@@ -133,7 +247,7 @@ async def test_a_column_that_is_named_anew_is_added_to_a_table_that_gossamer_cre
         plan = target.plan(columns={"sku": "_key", column: "title", f"seen_{number}": "_last_changed"}, key=("sku",))
         output = target.open(plan)
         assert await output.check()
-        assert await output.write(batch(plan, record(1, version=number), number=number)) == []
+        assert await write_in_parts(output, batch(plan, record(1, version=number), number=number)) == []
         await output.close()
 
     assert await target.query(f"SELECT sku, title, titel FROM {target.table('products')}") == [("k1", "lamp", "lamp")]
@@ -146,7 +260,7 @@ async def test_a_field_may_have_any_name(target: Target, output: Output) -> None
     odd = record(1)
     odd.data.update({"": 1, "\0": 2, "xmin": 3, "CTID": 4, f"{LONG}a": 5, f"{LONG}b": 6, "a.b": {"": 7}, 'say "hi"': 8})
 
-    assert await output.write(batch(target.plan(), odd)) == []
+    assert await write_in_parts(output, batch(target.plan(), odd)) == []
 
     names = ("_", "xmin_", "CTID_", column_name(f"{LONG}a"), column_name(f"{LONG}b"), "a.b_", 'say "hi"')
     assert [float(value) for value in await target.values("k1", *names)] == [1, 3, 4, 5, 6, 7, 8]
@@ -157,7 +271,7 @@ async def test_an_undeclared_number_is_as_exact_as_it_was(target: Target, output
     for one, number in zip(some, (1, 2**53 + 1, 2**62 + 1), strict=True):
         one.data.update({"id": number, "share": 0.1, "small": 1e-12})
 
-    assert await output.write(batch(target.plan(), *some)) == []
+    assert await write_in_parts(output, batch(target.plan(), *some)) == []
 
     assert [int((await target.values(one.key, "id"))[0]) for one in some] == [1, 2**53 + 1, 2**62 + 1]
     assert [float(value) for value in await target.values("k2", "share", "small")] == [0.1, 1e-12]
@@ -169,10 +283,12 @@ async def test_an_erased_record_is_in_no_row_and_in_no_history(target: Target) -
     versions = _versions(record(1), record(1, version=2, title="SECRET person"))
     change = plan.change(record(1, version=2, title="SECRET person"), deletes=True, versions=versions)
     assert change is not None
-    await output.write(Batch(number=1, fence=1, changes=[change, *batch(plan, record(2)).changes], schemas=[SCHEMA]))
+    await write_in_parts(
+        output, Batch(number=1, fence=1, changes=[change, *batch(plan, record(2)).changes], schemas=[SCHEMA])
+    )
 
     erase = plan.erase(ErasedRecord(type="Product", site="shop.example", key="k1", url="", data={}))
-    await output.write(Batch(number=2, fence=1, changes=[erase], schemas=[SCHEMA]))
+    await write_in_parts(output, Batch(number=2, fence=1, changes=[erase], schemas=[SCHEMA]))
     await output.close()
 
     assert set(await target.rows()) == {"k2"}
@@ -180,6 +296,18 @@ async def test_an_erased_record_is_in_no_row_and_in_no_history(target: Target) -
         assert await target.query(f"SELECT DISTINCT _key FROM {target.table('history')}") == [("k2",)]
     if target.name in ("sqlite", "folder-jsonl", "folder-parquet", "own-class"):
         assert all(b"SECRET" not in path.read_bytes() for path in target.folder.rglob("*") if path.is_file())
+
+
+async def test_wide_rows_and_one_of_several_megabytes_are_written(target: Target, output: Output) -> None:
+    some = [record(number) for number in range(200)]
+    for one in some:
+        one.data.update({f"field_{column}": f"{column} of {one.key}" for column in range(450)})
+    some[77].data["field_3"] = "x" * 5_000_000
+
+    assert await write_in_parts(output, batch(target.plan(), *some)) == []
+
+    assert len(await target.rows()) == 200
+    assert [len(value) for value in await target.values("k77", "field_3", "field_4")] == [5_000_000, len("4 of k77")]
 
 
 async def test_check_says_what_it_found_and_writes_no_row(target: Target, output: Output) -> None:
@@ -191,8 +319,6 @@ async def test_check_says_what_it_found_and_writes_no_row(target: Target, output
 
 
 def _versions(*records: StoredRecord) -> list[Version]:
-    import msgspec
-
     return [
         Version(
             at=one.last_changed,
@@ -245,7 +371,7 @@ async def _told(target: Target, terms: dict[str, Any], steps: Sequence[Sequence[
             change = plan.change(one, deletes=one.version > 1, versions=_versions(*known))
             changes += [change] if change is not None else []
         for _ in range(2):  # as after a crash
-            refused = await output.write(Batch(number=number, fence=1, changes=changes, schemas=[SCHEMA]))
+            refused = await write_in_parts(output, Batch(number=number, fence=1, changes=changes, schemas=[SCHEMA]))
         reasons += [one.reason for one in refused]
     await output.close()
     return reasons

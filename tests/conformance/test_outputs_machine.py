@@ -22,7 +22,7 @@ from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.backends.state import State
 from gossamer.clock import VirtualClock
-from gossamer.errors import BackendUnavailable, LeaseLost
+from gossamer.errors import BackendUnavailable, BatchRefused, LeaseLost
 from gossamer.model.output import ErasedRecord, Erasure
 from gossamer.model.record import Record
 from gossamer.model.schedule import Term
@@ -68,6 +68,7 @@ class FragileOutput:
         self._output = output
         self._fragile = fragile
         self.rows_at_once = 3  # so that a round has several batches
+        self.bytes_at_once = output.bytes_at_once
         self.mirrors = output.mirrors
 
     async def write(self, batch: Batch) -> list[Refused]:
@@ -358,6 +359,96 @@ async def test_an_error_that_nobody_foresaw_is_said_and_the_output_is_tried_agai
     assert "Traceback" in caplog.text
 
 
+class Narrow(Output):
+    """A target that takes so many rows, of so many bytes, and no more."""
+
+    def __init__(self, most: int, *, bytes_at_once: int = 1 << 20, says_so: bool = False) -> None:
+        self.most, self.bytes, self.says_so = most, bytes_at_once, says_so
+        self.taken: list[list[str]] = []
+
+    @property
+    def bytes_at_once(self) -> int:
+        return self.bytes
+
+    async def check(self) -> str:
+        return "It is narrow."
+
+    async def write(self, batch: Batch) -> list[Refused]:
+        if len(batch.changes) > self.most or any(one.row["stock"] == 13 for one in batch.changes):
+            raise BatchRefused("It is too much.") if self.says_so else TimeoutError
+        self.taken.append([one.identity[2] for one in batch.changes])
+        return []
+
+
+async def _until_all_written(here: World, follower: Follower) -> None:
+    following = asyncio.ensure_future(follower.run())
+
+    async def written() -> bool:
+        progress = await here.book.progress.get(NAME)
+        return progress is not None and progress.all_written_at is not None
+
+    await until(written, between=lambda: here.clock.advance(0.5 if here.clock.sleepers else 0))
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_a_batch_is_bounded_by_bytes(tmp_path: Path) -> None:
+    async with world(Target("sqlite", tmp_path, None)) as here:  # type: ignore[arg-type]  # not needed
+        await here.scrape(dict.fromkeys(range(20), 1))
+        follower, narrow = here.follower(), Narrow(20, bytes_at_once=2000)
+        follower._open = lambda: opened(narrow)
+
+        assert await follower.catch_up()
+
+        assert sorted(key for keys in narrow.taken for key in keys) == sorted(f"k{number}" for number in range(20))
+        assert {len(keys) for keys in narrow.taken[:-1]} <= {4, 5, 6}
+
+
+async def test_the_row_that_a_target_cannot_take_is_found_and_is_a_dead_row(tmp_path: Path) -> None:
+    async with world(Target("sqlite", tmp_path, None)) as here:  # type: ignore[arg-type]  # not needed
+        await here.scrape({number: 13 if number == 7 else 1 for number in range(20)})
+        follower, narrow = here.follower(), Narrow(6, says_so=True)
+        follower._open = lambda: opened(narrow)
+
+        assert await follower.catch_up()
+
+        [dead] = await here.book.dead_rows(NAME)
+        assert (dead.key, dead.reason) == ("k7", "It is too much.")
+        assert sorted(key for keys in narrow.taken for key in keys) == sorted({f"k{n}" for n in range(20)} - {"k7"})
+
+
+async def test_a_batch_that_fails_for_no_known_reason_comes_again_in_smaller_ones(tmp_path: Path) -> None:
+    async with world(Target("sqlite", tmp_path, None)) as here:  # type: ignore[arg-type]  # not needed
+        await here.scrape(dict.fromkeys(range(20), 1))
+        follower, narrow = here.follower(), Narrow(3)
+        follower._open = lambda: opened(narrow)
+
+        await _until_all_written(here, follower)
+
+        assert {key for keys in narrow.taken for key in keys} == {f"k{number}" for number in range(20)}
+        assert await here.book.dead_rows(NAME) == []
+
+
+async def test_a_small_row_for_which_a_target_has_no_memory_waits(tmp_path: Path) -> None:
+    class Full(Narrow):
+        async def write(self, batch: Batch) -> list[Refused]:
+            raise BatchRefused("It has no memory for it.", too_large=True)
+
+    async with world(Target("sqlite", tmp_path, None)) as here:  # type: ignore[arg-type]  # not needed
+        await here.scrape({1: 1})
+        follower = here.follower()
+        follower._open = lambda: opened(Full(1))
+
+        with pytest.raises(BackendUnavailable, match="no memory"):
+            await follower.catch_up()
+
+        assert await here.book.dead_rows(NAME) == []
+
+
+async def opened(output: Output) -> Output:
+    return output
+
+
 async def test_what_is_ordered_to_be_erased_is_erased_although_it_was_in_hand(tmp_path: Path) -> None:
     async with world(Target("sqlite", tmp_path, None)) as here:  # type: ignore[arg-type]  # not needed
         await here.scrape({1: 1, 2: 1})
@@ -387,8 +478,30 @@ async def test_a_row_of_a_type_that_is_no_longer_wanted_is_erased_too(tmp_path: 
         assert set(await here.target.rows()) == {"k2"}
 
 
+async def test_a_field_of_another_type_is_written_and_the_state_says_which_column_has_changed(tmp_path: Path) -> None:
+    async with world(Target("sqlite", tmp_path, None)) as here:  # type: ignore[arg-type]  # not needed
+        await here.scrape({1: 1, 2: 1})
+        await here.follow(None)
+        broken = {**msgspec.json.decode(product(3, 1, NOW, "j").data), "stock": "plenty"}
+        data = msgspec.json.encode(broken).decode()
+        one = msgspec.structs.replace(product(3, 1, here.clock.now() + 2, "books-1"), data=data, content_hash=b"x" * 16)
+        await here.records.save([result_of(one)])
+
+        await here.follow(None)
+
+        stocks = {key: row[2] for key, row in (await here.target.rows()).items()}
+        assert stocks == {"k1": "1", "k2": "1", "k3": "plenty"}
+        assert await here.book.dead_rows(NAME) == []
+        progress = await here.book.progress.get(NAME)
+        assert progress is not None
+        [altered] = progress.altered
+        assert altered.endswith("products has other types: stock is TEXT (INTEGER before).")
+
+
 async def test_a_refused_row_is_a_dead_row_until_its_record_is_mended(tmp_path: Path) -> None:
     async with world(Target("sqlite", tmp_path, None)) as here:  # type: ignore[arg-type]  # not needed
+        columns = "_type, _site, _key, title, price_amount, stock INTEGER, _gone_since"
+        await here.target.query(f"CREATE TABLE products ({columns}, PRIMARY KEY (_type, _site, _key))")
         await here.scrape({1: 1, 2: 1})
         broken = {**msgspec.json.decode(product(3, 1, NOW, "j").data), "stock": "plenty"}
         data = msgspec.json.encode(broken).decode()

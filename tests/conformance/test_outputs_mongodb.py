@@ -12,7 +12,7 @@ from gossamer.backends.outputs.open import open_target
 from gossamer.errors import BackendUnavailable, LeaseLost, Misconfigured
 from gossamer.model.output import ErasedRecord
 from gossamer.settings.output_tables import OutputTable
-from gossamer.store.outputs.contract import Batch, Output
+from gossamer.store.outputs.contract import Batch, Output, write_in_parts
 from gossamer.store.outputs.plan import Plan
 from gossamer.units import Secret
 from tests.services.mongo_stand_in import MongoStandIn, mongo_stand_in
@@ -47,10 +47,13 @@ async def test_documents_are_the_records_and_an_older_version_never_replaces_a_n
     plan = plan_of(server, gone="delete")
     output = opened(plan)
     for _ in range(2):  # as after a crash
-        assert await output.write(batch(plan, record(1), record(2, version=2, title="new"), record(3))) == []
+        assert await write_in_parts(output, batch(plan, record(1), record(2, version=2, title="new"), record(3))) == []
     assert await output.count() == 3
 
-    assert await output.write(batch(plan, record(2, title="old"), record(3, version=2, gone=True), number=2)) == []
+    assert (
+        await write_in_parts(output, batch(plan, record(2, title="old"), record(3, version=2, gone=True), number=2))
+        == []
+    )
 
     await output.close()
     assert titles(server) == {"k1": "lamp", "k2": "new"}
@@ -59,10 +62,10 @@ async def test_documents_are_the_records_and_an_older_version_never_replaces_a_n
 async def test_a_process_that_was_replaced_writes_nothing_more(server: MongoStandIn) -> None:
     plan = plan_of(server)
     output = opened(plan)
-    await output.write(batch(plan, record(1), fence=2))
+    await write_in_parts(output, batch(plan, record(1), fence=2))
 
     with pytest.raises(LeaseLost):
-        await output.write(batch(plan, record(2), number=2, fence=1))
+        await write_in_parts(output, batch(plan, record(2), number=2, fence=1))
 
     await output.close()
     assert titles(server) == {"k1": "lamp"}
@@ -71,13 +74,26 @@ async def test_a_process_that_was_replaced_writes_nothing_more(server: MongoStan
 async def test_an_erased_record_has_no_document(server: MongoStandIn) -> None:
     plan = plan_of(server)
     output = opened(plan)
-    await output.write(batch(plan, record(1), record(2)))
+    await write_in_parts(output, batch(plan, record(1), record(2)))
 
     erase = plan.erase(ErasedRecord(type="Product", site="shop.example", key="k1", url="", data={}))
-    await output.write(Batch(number=2, fence=1, changes=[erase]))
+    await write_in_parts(output, Batch(number=2, fence=1, changes=[erase]))
 
     await output.close()
     assert titles(server) == {"k2": "lamp"}
+
+
+async def test_a_document_that_is_too_large_is_refused_alone(server: MongoStandIn) -> None:
+    plan = plan_of(server)
+    output = opened(plan)
+    some = [record(number) for number in range(7)]
+    some[4].data["text"] = "x" * (17 << 20)
+
+    [refused] = await write_in_parts(output, batch(plan, *some))
+
+    await output.close()
+    assert (refused.change.identity[2], "17,82" in refused.reason) == ("k4", True)
+    assert set(titles(server)) == {f"k{number}" for number in range(7) if number != 4}
 
 
 async def test_a_server_that_is_away_is_transient_and_no_message_shows_the_password(

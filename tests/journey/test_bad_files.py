@@ -48,6 +48,19 @@ async def test_a_sqlite_file_of_another_program_is_named_and_left_as_it_is(folde
     diary.close()
 
 
+async def test_a_file_of_a_build_before_the_first_release_is_refused_in_a_sentence_and_by_doctor(folder, site):
+    assert (await gossamer(folder, "crawl", site.url("/plain"), "--quiet")).code == 0
+    with sqlite3.connect(folder / "gossamer-data" / "records.db") as records:
+        records.execute("ALTER TABLE seen_by ADD COLUMN colour TEXT")
+    records.close()
+
+    line = (await gossamer(folder, "crawl", site.url("/plain"))).one_line()
+    told = (await gossamer(folder, "doctor")).out
+
+    assert "before 0.1.0, whose files are not read. Export what you need with that version" in line
+    assert "before 0.1.0, whose files are not read. Export what you need with that version" in told
+
+
 async def test_a_state_file_of_a_newer_version_asks_for_an_upgrade_and_is_left_as_it_is(folder, site):
     assert (await gossamer(folder, "crawl", site.url("/plain"), "--quiet")).code == 0
     with sqlite3.connect(folder / "gossamer-data" / "state.db") as state:

@@ -26,8 +26,13 @@ from msgspec.structs import replace
 from gossamer.backends.outputs.files import BucketFiles
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Record
+from gossamer.project.access.keys import OWNER
+from gossamer.project.boards.boards import BoardQuery, site_board, spider_board
+from gossamer.project.jobs.compare import RunPair, compare_runs
+from gossamer.project.jobs.jobs import list_jobs
 from gossamer.project.open import Project, open_project
 from gossamer.settings import load
+from gossamer.store.contract import RecordQuery
 from tests.conformance.stores import visit
 from tests.patience import PATIENCE, poll_until
 from tests.services.postgres import schema_of, shared_postgres
@@ -211,6 +216,37 @@ def test_nothing_of_the_erased_is_left_in_any_store_and_the_others_are_untouched
     assert after["past"] == (PEOPLE,)
     listed = json.loads(gossamer(tmp_path, "forget", "--json").stdout)
     assert [(one["state"], one["records"]) for one in listed] == [("erased", PEOPLE // 2)]
+
+
+async def counts(folder: Path) -> list[Any]:
+    """How many records each run has, wherever that is shown."""
+    async with open_project(load(start=folder, environ={})) as project:
+        views = (await list_jobs(project)).jobs
+        told = [(view.id, view.run_records) for view in views]
+        boards = [await board(project, OWNER, BoardQuery()) for board in (spider_board, site_board)]
+        lines = [(run.job, run.records, run.changes) for one in boards for row in one.rows for run in row.runs]
+        stored = [await project.records.count(RecordQuery(job=view.id)) for view in views]
+        met = await compare_runs(project, OWNER, RunPair(before=views[1].id, after=views[0].id))
+    return [told, lines, stored, met.records]
+
+
+@pytest.mark.long
+async def test_every_count_of_records_is_of_those_that_are_left(tmp_path: Path, site: Site) -> None:
+    project(tmp_path, site)
+    crawl(tmp_path, site)
+    told, lines, stored, _ = await counts(tmp_path)
+    half = PEOPLE // 2
+    assert stored == [PEOPLE, PEOPLE]
+    assert [one.seen for _, one in told] == stored
+
+    await asyncio.to_thread(gossamer, tmp_path, "forget", "--where", 'email contains "mark-"', "--yes")
+
+    told, lines, stored, met = await counts(tmp_path)
+    assert stored == [half, half]
+    assert [(one.seen, one.new, one.changed) for _, one in told] == [(half, 0, half), (half, half, 0)]
+    assert {one[1] for one in lines} == {half}
+    assert {one[2] for one in lines} == {f"{half} changed", f"{half} new", ""}
+    assert met == {"changed": half}
 
 
 def test_what_a_page_gave_a_message_is_erased_with_the_page(tmp_path: Path, site: Site) -> None:

@@ -74,6 +74,27 @@ async def reached(project: Project, state: str) -> OutputView:
     return found
 
 
+async def test_a_message_that_is_too_large_comes_in_halves(tmp_path: Path, receiver: Receiver) -> None:
+    async with telling(tmp_path, receiver) as project:
+        receiver.answers = [(413, {}), (413, {})]
+        await store(project, 40)
+        async with following(project):
+            await reached(project, "up-to-date")
+
+    assert [len(one.told["data"]["changes"]) for one in receiver.deliveries] == [40, 20, 10, 10, 20]
+    assert len(receiver.ids()) == 5
+
+
+async def test_messages_are_at_most_of_a_megabyte(tmp_path: Path, receiver: Receiver) -> None:
+    async with telling(tmp_path, receiver) as project:
+        await store(project, 30, blurb="x" * 100_000)
+        async with following(project):
+            await reached(project, "up-to-date")
+
+    assert sum(len(one.told["data"]["changes"]) for one in receiver.deliveries) == 30
+    assert max(len(one.body) for one in receiver.deliveries) < 1_000_000
+
+
 async def test_changes_are_told_in_signed_messages_of_a_hundred(tmp_path: Path, receiver: Receiver) -> None:
     async with telling(tmp_path, receiver) as project:
         await store(project, 250)

@@ -235,3 +235,32 @@ def test_run_of_an_unknown_output_or_without_any_says_so(project: ProjectFolder)
     assert "docs/outputs.md" in project.run("output", "run").err
     project.write("gossamer.toml", TOML + OUTPUT)
     assert "There is no output 'shoop'" in project.run("output", "run", "shoop").err
+
+
+SIZES = """
+from gossamer import Item, Spider
+
+class Thing(Item, key="url"):
+    url: str
+    size: {type}
+
+class Things(Spider):
+    start_urls = ["{start}"]
+
+    def parse(self, page):
+        yield Thing(url=page.url, size={size!r})
+        yield from page.follow_all(".links a")
+"""
+
+
+def test_a_field_that_changes_its_type_is_written_and_show_says_which_column_was_altered(
+    shop: ProjectFolder, site: Park
+) -> None:
+    for type, size in (("int", 3), ("str", "large")):
+        shop.write("spiders/things.py", SIZES.format(start=site.url(), type=type, size=size))
+        assert shop.run("crawl", "things", "--fresh").code == 0
+
+    with sqlite3.connect(shop.folder / "shop.db") as file:
+        assert file.execute("SELECT size, count(*) FROM products GROUP BY size").fetchall() == [("large", 5)]
+    assert "products has other types: size is TEXT (INTEGER before)." in shop.run("output", "show", "shop").out
+    assert state(shop)["state"] == "up-to-date"

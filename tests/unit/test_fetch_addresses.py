@@ -213,3 +213,22 @@ def test_ports_that_browsers_refuse_are_refused(url: str) -> None:
 )
 def test_other_ports_are_not(url: str) -> None:
     AddressGuard().check_port(url)
+
+
+def test_a_private_host_that_is_allowed_with_a_port_has_no_other() -> None:
+    guard = AddressGuard(allow_hosts=frozenset({"127.0.0.1:8080", "[::1]:80", "shop.localhost:8080"}))
+    for url in ("http://127.0.0.1:8080/", "http://[::1]/", "http://shop.localhost:8080/x"):
+        guard.check_port(url)
+    for host, address in (("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("shop.localhost", "127.0.0.1")):
+        guard.check(host, address)
+    for url in ("http://127.0.0.1/", "https://127.0.0.1/", "http://127.0.0.1:6379/", "http://[::1]:81/"):
+        with pytest.raises(AddressRefused, match=r"allowed with port \d+ only"):
+            guard.check_port(url)
+    with pytest.raises(AddressRefused):
+        guard.check("127.0.0.2", "127.0.0.2")
+
+
+def test_a_public_host_that_is_allowed_with_a_port_keeps_its_others() -> None:
+    guard = AddressGuard(allow_hosts=frozenset({"irc.example:6667", "8.8.8.8:6667"}))
+    for url in ("http://irc.example:6667/", "https://irc.example/", "http://8.8.8.8:6667/", "http://8.8.8.8/"):
+        guard.check_port(url)

@@ -105,6 +105,26 @@ async def test_an_empty_schema_that_the_owner_made_for_us_is_filled(postgres: Po
         assert await store.save([result(book())]) == [1]
 
 
+OTHER = "UPDATE {}.migrations SET script = 'other'"
+NONE = "ALTER TABLE {}.migrations DROP COLUMN script"
+
+
+@pytest.mark.parametrize("change", [OTHER, NONE])
+async def test_tables_of_a_build_before_the_first_release_with_the_same_number_are_refused(
+    postgres: PostgresServer, schema: str, change: str
+) -> None:
+    address = postgres.address()
+    async with open_postgres_records(address, CLOCK, schema=schema):
+        pass
+    postgres.sql(change.format(schema))
+
+    with pytest.raises(BadState, match=r"before 0\.1\.0.*drop the schema, or name another one"):
+        async with open_postgres_records(address, CLOCK, schema=schema):
+            pass
+    with pytest.raises(BadState, match=r"before 0\.1\.0"):
+        await migrate_database(address, schema=schema)
+
+
 async def test_tables_of_an_older_version_wait_for_migrate(postgres: PostgresServer, schema: str) -> None:
     address = postgres.address()
     async with open_postgres_records(address, CLOCK, schema=schema) as store:

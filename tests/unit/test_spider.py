@@ -22,9 +22,10 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.model.task import Request
 from gossamer.parse.callbacks import run_callback
 from gossamer.parse.page import Page
-from gossamer.parse.seeds import seeds, start_addresses
+from gossamer.parse.seeds import named_addresses, seeds, start_addresses
 from gossamer.parse.site import SiteSpider, WebPage
 from gossamer.parse.spider import Results, Spider, default_name, parser_version, spider_version
+from gossamer.terms import local_hosts
 
 LISTING = """<article><h3><a href="/b/1">A</a></h3></article><article><h3><a href="/b/2">B</a></h3></article>
 <li class="next"><a href="?page=2">next</a></li>"""
@@ -539,3 +540,26 @@ def test_the_sites_of_listed_seeds_are_known_before_the_first_is_read():
 
     assert start_addresses(Listed()) == ["https://a.example/", "https://b.example/x#y"]
     assert start_addresses(Own()) == []
+
+
+def test_an_address_that_start_computes_in_part_names_only_the_port_that_is_written() -> None:
+    class Built(Spider):
+        start_urls = ("http://10.0.0.1:8000",)
+
+        def start(self) -> Any:
+            port, rest, number = int(str(9000)), "/x", 1
+            yield f"http://10.0.0.2:{port}/x"
+            yield f"http://10.0.0.3{rest}"
+            yield f"https://10.0.0.4:{port}"
+            yield "http://10.0.0.5:%d/x" % port  # noqa: UP031
+            yield "http://10.0.0.6:{}/x".format(port)  # noqa: UP032
+            yield f"http://10.0.0.7:80{number}/"
+            yield f"http://me@[fd00::8]:{port}/"
+            yield f"http://10.0.0.9:8080/list?page={number}"
+            yield f"http://10.0.0.10/list?page={number}"
+            yield f"http://{rest}.example:8080/"
+
+    assert local_hosts(named_addresses(Built())) == [
+        "10.0.0.1", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:443", "10.0.0.5:80", "10.0.0.6:80", "10.0.0.7:80",
+        "[fd00::8]:80", "10.0.0.9", "10.0.0.10",
+    ]  # fmt: skip

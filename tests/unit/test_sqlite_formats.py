@@ -104,3 +104,32 @@ async def test_a_file_from_before_the_first_release_is_refused_and_left_alone(
         assert file.execute("SELECT count(*) FROM sqlite_master").fetchone() == (1,)
     assert version(path) == 7
     assert len(path.read_bytes()) == len(before)
+
+
+@FILES
+async def test_a_file_of_a_build_before_the_first_release_with_the_same_number_is_refused_and_left_alone(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "file.db"
+    async with opened(name, path):
+        pass
+    with closing(sqlite3.connect(path)) as file:  # a column that is no more
+        file.execute(f"ALTER TABLE {'seen_by' if name == 'records' else 'workers'} ADD COLUMN colour TEXT")
+
+    with pytest.raises(BadState, match=rf"before 0\.1\.0.*Export what you need.*set {name} to another path"):
+        async with opened(name, path):
+            pass
+
+    assert version(path) == 1
+
+
+@FILES
+async def test_a_file_with_objects_of_its_user_is_opened(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.db"
+    async with opened(name, path):
+        pass
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("CREATE VIEW mine AS SELECT 1")
+
+    async with opened(name, path):
+        pass

@@ -18,7 +18,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, ip_address, ip_network
 
 from ..errors import AddressRefused, ConnectFailed, DnsFailed
-from ..model.url import authority_of, bad_port_of
+from ..model.url import authority_of, bad_port_of, host_of, is_literal, port_of
 from ..process.limits import USED_UP, are_used_up
 from .authorities import aiohttp
 
@@ -88,8 +88,9 @@ def _is_own(address: str, minute: int) -> bool:
 
 class AddressGuard:
     """Decides which addresses may be dialled. `allow_hosts` are names that may lead to any address, except those in the
-    networks `deny`; an entry `host:port` permits that port although browsers refuse it. `switch` is the setting behind
-    `allow_private`, named in messages; "" if there is none."""
+    networks `deny`; an entry `host:port` permits that port although browsers refuse it, and that port alone of a host
+    that is this machine or a private address. `switch` is the setting behind `allow_private`, named in messages; "" if
+    there is none."""
 
     def __init__(
         self,
@@ -103,6 +104,11 @@ class AddressGuard:
         self._allow_private = allow_private
         self._switch = switch
         self._allow_hosts = frozenset(_plain(host) for host in allow_hosts)
+        self._ports: dict[str, set[int]] = {}  # of local hosts of which only these are allowed
+        for host, port in (entry.rpartition(":")[::2] for entry in self._allow_hosts):
+            name = _plain(host)
+            if port.isdecimal() and name not in self._allow_hosts and _is_local(name):
+                self._ports.setdefault(name, set()).add(int(port))
         self._deny = tuple(ip_network(block) for block in deny)
         self._allow_own = allow_own  # permits the public addresses of this machine
 
@@ -110,7 +116,7 @@ class AddressGuard:
         """May `address` be dialled for a request to `host`?"""
         if self._denies(address):
             return False
-        if self._allow_private or _plain(host) in self._allow_hosts:
+        if self._allow_private or _plain(host) in self._allow_hosts or _plain(host) in self._ports:
             return True
         return is_public(address) and (self._allow_own or not is_own(address))
 
@@ -119,7 +125,15 @@ class AddressGuard:
         return not self._deny and (self._allow_private or _plain(host) in self._allow_hosts)
 
     def check_port(self, url: str) -> None:
-        """Raises AddressRefused for a port that is not for the web: a mail server may take a request for commands."""
+        """Raises AddressRefused for a port that is not for the web: a mail server may take a request for commands. And
+        for other ports of a private address than those that are allowed."""
+        allowed = self._ports.get(_plain(host_of(url))) if self._ports and not self._allow_private else None
+        if allowed is not None and port_of(url) not in allowed:
+            raise AddressRefused(
+                f"{authority_of(url)} is a private or reserved address, allowed with port "
+                f"{', '.join(map(str, sorted(allowed)))} only. If it is intended, add {host_of(url)!r} to "
+                f"fetch.allow_hosts in gossamer.toml."
+            )
         port = bad_port_of(url)
         if port is not None and _plain(authority_of(url)) not in self._allow_hosts:
             raise AddressRefused(
@@ -151,6 +165,11 @@ class AddressGuard:
         other = f", or set {self._switch} = true" if self._switch else ""
         intended = f"If it is intended, add {name or address!r} to fetch.allow_hosts in gossamer.toml{other}."
         return AddressRefused(f"{what} {kind}. {intended}")
+
+
+def _is_local(host: str) -> bool:
+    """Is it this machine, or a private address as written? Where other names lead is known when they are looked up."""
+    return host == "localhost" or host.endswith(".localhost") or (is_literal(host) and not is_public(host))
 
 
 def _plain(host: str) -> str:

@@ -23,12 +23,14 @@ class ErasedVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 class Holdings(msgspec.Struct, frozen=True, kw_only=True):
     """What a record store holds of some records and pages. `own` are the pages that gave nothing else, `shared` those
-    that gave other records too: fingerprints, with the address. `refs` are the raw copies of all of them."""
+    that gave other records too: fingerprints, with the address. `refs` are the raw copies of all of them. `jobs` saw
+    these records, or marked them as gone."""
 
     versions: tuple[ErasedVersion, ...] = ()
     own: tuple[tuple[bytes, str], ...] = ()
     shared: tuple[tuple[bytes, str], ...] = ()
     refs: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
 
 
 class ForgetPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +43,7 @@ class ForgetPart(msgspec.Struct, frozen=True, kw_only=True):
     erased: bool = False
     urls: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # addresses of files that the records named
+    jobs: tuple[str, ...] = ()  # whose counts of records are other ones now
 
 
 class ForgetOrder(msgspec.Struct, frozen=True, kw_only=True):

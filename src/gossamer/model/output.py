@@ -37,6 +37,7 @@ class OutputProgress(msgspec.Struct, frozen=True, kw_only=True):
     written_at: float | None = None
     all_written_at: float | None = None  # when nothing was left to write
     terms: str = ""  # a hash of its settings
+    altered: tuple[str, ...] = ()  # types of columns that the target has changed in a table of ours, with the time
 
 
 class DeadRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -227,6 +227,12 @@ def bad_port_of(href: str) -> int | None:
     return int(port) if port.isdecimal() and int(port) in _BAD_PORTS else None
 
 
+def port_of(href: str) -> int:
+    """The port of an absolute address, or that of its scheme."""
+    port = authority_of(href).rpartition(":")[2]
+    return int(port) if port.isdecimal() else 443 if href.startswith("https:") else 80
+
+
 def host_of(href: str) -> str:
     """The host name or address alone, without brackets and final dot."""
     authority = authority_of(href)

@@ -6,6 +6,7 @@ How it fails: an entry that is no usable request raises Misconfigured with the e
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator
 from hashlib import blake2b
 from types import CodeType
@@ -16,6 +17,9 @@ from ..errors import InvalidUrl, Misconfigured, SourceFailed
 from ..model.task import Request, fault_of
 from ..model.url import parse_url, without_user
 from .spider import Spider, errback_fault
+
+PORTS = {"http": "80", "https": "443"}
+_AUTHORITY = re.compile(r"(?:[^/?#]*@)?(?P<host>\[[^\]/?#]*\]|[^:/?#]*)(?::(?P<port>[^/?#]*))?")
 
 
 def start_addresses(spider: Spider) -> list[str]:
@@ -33,7 +37,8 @@ def start_addresses(spider: Spider) -> list[str]:
 
 def named_addresses(spider: Spider) -> list[str]:
     """The addresses that a person wrote for the spider: `start_urls`, and those that stand in the code of `start`. What
-    `start` reads or computes is data, and named by nobody."""
+    `start` reads or computes is data, and named by nobody: a text that may be only the beginning of an address, or has
+    a gap where the port is, is `host:port` instead, with the port that is written, or that of the scheme."""
     written = [
         text
         for function in spider._start_functions()
@@ -41,7 +46,18 @@ def named_addresses(spider: Spider) -> list[str]:
         for text in _texts(code.co_consts)
         if text.startswith(("http://", "https://"))
     ]
-    return [*map(str, spider.start_urls), *written]
+    return [*map(str, spider.start_urls), *map(_named_part, written)]
+
+
+def _named_part(text: str) -> str:
+    scheme, _, rest = text.partition("://")
+    found = _AUTHORITY.match(rest)
+    if found is None:
+        return text
+    host, port, end = found["host"], found["port"] or "", rest[found.end() :]
+    if end and (port.isdecimal() or found["port"] is None):
+        return text
+    return f"{host}:{port if port.isdecimal() else PORTS[scheme]}"
 
 
 def _texts(constants: tuple[object, ...]) -> Iterator[str]:

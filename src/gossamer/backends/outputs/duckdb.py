@@ -1,5 +1,5 @@
 """A DuckDB file of the user as the target of an output. The file is open only while a batch is written, because DuckDB
-lets nobody else read it meanwhile. Extensions are never fetched. Errors: RowRefused, Misconfigured,
+lets nobody else read it meanwhile. Extensions are never fetched. Errors: BatchRefused, Misconfigured,
 BackendUnavailable."""
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ...errors import BackendUnavailable, GossamerError, Misconfigured, MissingExtra
-from .kinds import Kind
-from .sql import RowRefused, Session, column, to_its_end
+import msgspec
+
+from ...errors import BackendUnavailable, BatchRefused, GossamerError, Misconfigured, MissingExtra
+from .kinds import Cell, Kind
+from .sql import Session, column, make_anew, to_its_end
 
 T = TypeVar("T")
 log = logging.getLogger("gossamer.outputs")
@@ -29,7 +31,7 @@ class DuckdbEngine:
         "time": "TIMESTAMP WITH TIME ZONE", "date": "DATE", "json": "JSON",
     })  # fmt: skip
     parameter = "?"
-    elements = "(SELECT unnest(json_extract(?::JSON, '$[*]')) AS v) AS e"
+    elements = """(SELECT unnest(from_json(?::JSON, '[["VARCHAR"]]')) AS v) AS e"""  # read once for all columns
 
     def __init__(self, path: Path) -> None:
         try:
@@ -89,10 +91,19 @@ class DuckdbEngine:
 
     def pick(self, place: int, type: str) -> str:
         through = "::JSON" if type.endswith("[]") else ""  # the text of a list is not read as JSON
-        return f"(v->>'$[{place}]'){through}::{type}"
+        return f"(v[{place + 1}]){through}::{type}"
 
     def lock(self, table: str) -> str:
         return ""  # the file has one writer
+
+    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
+        schema, _, name = table.rpartition(".")
+        rows = await session.rows(
+            "SELECT sql FROM duckdb_indexes() WHERE table_name = ? AND schema_name = ? AND sql IS NOT NULL",
+            name,
+            schema or "main",
+        )
+        await make_anew(self, session, table, types, [sql for (sql,) in rows])
 
     async def purge(self, tables: Sequence[str]) -> None:
         try:
@@ -126,11 +137,13 @@ class DuckdbEngine:
     async def close(self) -> None:
         """Nothing is open between two batches."""
 
-    def _translated(self, error: Exception) -> GossamerError | RowRefused:
+    def _translated(self, error: Exception) -> GossamerError:
         said = str(error).partition("\n")[0]
         driver = self._driver
         if isinstance(error, driver.ConversionException | driver.ConstraintException | driver.OutOfRangeException):
-            return RowRefused(said)
+            return BatchRefused(said)
+        if isinstance(error, driver.OutOfMemoryException):
+            return BatchRefused(f"DuckDB has no memory for it ({said})", too_large=True)
         if "not a valid DuckDB" in said or isinstance(
             error, PermissionError | driver.CatalogException | driver.BinderException | driver.ParserException
         ):
@@ -147,3 +160,6 @@ class _Session:
             lambda: self._connection.execute(sql, list(values)).fetchall()
         )
         return found
+
+    async def take(self, sql: str, cells: Sequence[Sequence[Cell]]) -> None:
+        await self.rows(sql, msgspec.json.encode(cells).decode())

@@ -1,12 +1,14 @@
 """A folder or a bucket as the target of an output: files of changes, by type of item and day of the change.
 
     type=Product/day=2027-01-31/000000012-1893456000000.parquet      rows; a batch has one file per type and day
-    _batches/000000012-1893456000000.json                            the files of a batch, written when all are there
+    _batches/000000012-1893456000000.json                            the files of a batch with the types of their
+                                                                     columns, written when all are there
 
 A row has the columns of the output, and always `_type`, `_site`, `_key`, `_version`, `_last_changed` and `_deleted`:
 of a record, the row with the highest `_version` counts. Files appear whole or not at all, and never change, except when
-records are erased. The name has the number of the batch and the fence of the process that wrote it.
-How it fails: Misconfigured, BackendUnavailable; a row whose value does not fit its column is refused. How it recovers:
+records are erased. The name has the number of the batch, the fence of the process that wrote it, and a letter
+for each time it was halved.
+How it fails: Misconfigured, BackendUnavailable, BatchRefused. How it recovers:
 a repeated batch replaces the files of the same name, or adds rows that are there already.
 """
 
@@ -25,16 +27,17 @@ from urllib.parse import quote
 import msgspec
 import zstandard
 
-from ...errors import BackendUnavailable, GossamerError, LeaseLost, Misconfigured
+from ...errors import BackendUnavailable, BatchRefused, GossamerError, LeaseLost, Misconfigured
 from ...model.record import RecordIdentity
 from ...store.export.destination import write_whole
 from ...store.export.parquet import arrow
-from ...store.outputs.contract import DELETE, ERASE, Batch, Change, Refused
+from ...store.outputs.contract import BYTES_AT_ONCE, DELETE, ERASE, Batch, Change, Refused
 from ...store.outputs.plan import Plan, moment
-from .kinds import EXACT, OWN_KINDS, Cell, Kind, cell, declared_kinds, kind_of_value
+from .kinds import EXACT, LARGEST, OWN_KINDS, Cell, Kind, cell, declared_kinds, kind_of_value
 
 FORMATS = ("parquet", "jsonl")
 ROWS_AT_ONCE = 50_000
+MOST_COLUMNS = 2000  # of a Parquet file
 FENCE = "_fence.json"
 BATCHES = "_batches"
 _ENDINGS = {"parquet": ".parquet", "jsonl": ".jsonl.zst"}
@@ -63,6 +66,7 @@ class FileOutput:
     """Fulfils `Output`."""
 
     rows_at_once = ROWS_AT_ONCE
+    bytes_at_once = BYTES_AT_ONCE
     mirrors = True
 
     def __init__(self, files: Files, plan: Plan, format: str) -> None:
@@ -91,29 +95,23 @@ class FileOutput:
         erased = frozenset(one.identity for one in batch.changes if one.kind == ERASE)
         if erased:
             await self._erase(erased)
-        refused: list[Refused] = []
         kinds = {**declared_kinds(batch.schemas, self._plan.table.columns), **ALWAYS}
         parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for change in batch.changes:
-            if change.kind == ERASE:
-                continue
-            try:
-                row = _row(change, kinds)
-            except ValueError as error:
-                refused.append(Refused(change, str(error)))
-                continue
-            day = moment(change.at)[:10]
-            parts.setdefault((change.identity[0], day), []).append(row)
-        mark, told = f"{batch.number:09}-{batch.fence}", []
+            if change.kind != ERASE:
+                parts.setdefault((change.identity[0], moment(change.at)[:10]), []).append(_row(change))
+        mark, told = f"{batch.number:09}-{batch.fence}{batch.part}", []
+        packed: dict[str, bytes] = {}
         for (type, day), rows in sorted(parts.items()):
             name = f"type={quote(type, safe='')}/day={day}/{mark}{_ENDINGS[self._format]}"
-            content = await asyncio.to_thread(_packed, self._format, rows, kinds)
+            packed[name], columns = await asyncio.to_thread(_packed, self._format, rows, kinds)
+            told.append({"file": name, "rows": len(rows), "bytes": len(packed[name]), "columns": columns})
+        for name, content in packed.items():
             await self._files.put(name, content)
-            told.append({"file": name, "rows": len(rows), "bytes": len(content)})
         if told:
             note = {"batch": batch.number, "format": self._format, "files": told}
             await self._files.put(f"{BATCHES}/{mark}.json", msgspec.json.encode(note))
-        return refused
+        return []
 
     async def _demand_fence(self, fence: int) -> None:
         known = await self._files.get(FENCE)
@@ -139,19 +137,38 @@ class FileOutput:
                     await self._files.delete(name)
 
 
-def _row(change: Change, kinds: Mapping[str, Kind]) -> dict[str, Cell]:
+def _row(change: Change) -> dict[str, Any]:
     type, site, key = change.identity
     own = {
         "_type": type, "_site": site, "_key": key, "_version": change.version, "_last_changed": moment(change.at),
         "_deleted": change.kind == DELETE,
     }  # fmt: skip
-    row: dict[str, Cell] = {}
-    for name, value in {**change.row, **own}.items():
-        try:
-            row[name] = cell(value, kinds.get(name) or _seen_kind(value))
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-    return row
+    return {**change.row, **own}
+
+
+def _packed(format: str, rows: Sequence[dict[str, Any]], kinds: Mapping[str, Kind]) -> tuple[bytes, dict[str, Kind]]:
+    """A file, and its columns with their kinds. They are as declared, unless a value is something else."""
+    names = list(dict.fromkeys([*kinds, *(name for row in rows for name in row)]))
+    if len(names) > MOST_COLUMNS and len(rows) > 1:  # the fields have names from pages: fewer rows have fewer of them
+        raise BatchRefused(f"A file has at most {MOST_COLUMNS} columns.")
+    try:
+        columns = {name: _column([row.get(name) for row in rows], kinds.get(name)) for name in names}
+        pack = _parquet if format == "parquet" else _lines
+        return pack(rows, columns), {name: kind for name, (kind, _) in columns.items()}
+    except MemoryError as error:
+        raise BatchRefused("There is no memory for such a file.", too_large=True) from error
+    except (ArithmeticError, ValueError) as error:
+        raise BatchRefused(str(error)) from error
+
+
+def _column(values: Sequence[Any], declared: Kind | None) -> tuple[Kind, list[Cell]]:
+    if declared is not None:
+        with suppress(ValueError, ArithmeticError):
+            cells = [cell(value, declared) for value in values]
+            if declared != "numeric" or all(one is None or abs(Decimal(one)) < LARGEST for one in cells):
+                return declared, cells
+    cells = [cell(value, _seen_kind(value)) for value in values]
+    return _kind_of_cells(cells), cells
 
 
 def _seen_kind(value: Any) -> Kind:
@@ -159,36 +176,31 @@ def _seen_kind(value: Any) -> Kind:
     return "number" if kind == "numeric" else kind  # each file finds a type for its columns
 
 
-def _packed(format: str, rows: Sequence[Mapping[str, Cell]], kinds: Mapping[str, Kind]) -> bytes:
-    return _parquet(rows, kinds) if format == "parquet" else _lines(rows, kinds)
-
-
-def _lines(rows: Sequence[Mapping[str, Cell]], kinds: Mapping[str, Kind]) -> bytes:
-    told = [{name: _plain(value, kinds.get(name)) for name, value in row.items()} for row in rows]
+def _lines(rows: Sequence[dict[str, Any]], columns: Mapping[str, tuple[Kind, list[Cell]]]) -> bytes:
+    told = [
+        {name: _plain(columns[name][1][place], value, columns[name][0]) for name, value in row.items()}
+        for place, row in enumerate(rows)
+    ]
     text = b"".join(msgspec.json.encode(row) + b"\n" for row in told)
     return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(text)
 
 
-def _plain(value: Cell, kind: Kind | None) -> Any:
-    if kind == "bool" and value is not None:
-        return value == "true"
-    if isinstance(value, str) and (kind == "json" or (kind is None and value[:1] in ("[", "{"))):
-        with suppress(msgspec.DecodeError):
-            return msgspec.json.decode(value)
-    return value
+def _plain(written: Cell, value: Any, kind: Kind) -> Any:
+    """Texts, numbers and times as in a table; what JSON has itself as it is."""
+    if kind == "bool" and written is not None:
+        return written == "true"
+    return value if kind == "json" or isinstance(value, bool | list | dict) else written
 
 
-def _parquet(rows: Sequence[Mapping[str, Cell]], kinds: Mapping[str, Kind]) -> bytes:
+def _parquet(rows: Sequence[dict[str, Any]], columns: Mapping[str, tuple[Kind, list[Cell]]]) -> bytes:
     pa = arrow()
-    names = list(dict.fromkeys([*kinds, *(name for row in rows for name in row)]))
-    fields, columns = [], []
-    for name in names:
-        values = [row.get(name) for row in rows]
-        kind = kinds.get(name) or _kind_of_cells(values)
-        fields.append(pa.field(name, _arrow_type(pa, kind)))
-        columns.append(pa.array([_arrow_value(value, kind) for value in values], fields[-1].type))
+    fields = [pa.field(name, _arrow_type(pa, kind)) for name, (kind, _) in columns.items()]
+    arrays = [
+        pa.array([_arrow_value(one, kind) for one in cells], field.type)
+        for field, (kind, cells) in zip(fields, columns.values(), strict=True)
+    ]
     out = io.BytesIO()
-    pa.parquet.write_table(pa.table(columns, pa.schema(fields)), out, compression="zstd")
+    pa.parquet.write_table(pa.table(arrays, pa.schema(fields)), out, compression="zstd")
     return out.getvalue()
 
 

@@ -7,6 +7,7 @@ nothing is declared.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -25,6 +26,7 @@ _DECLARED: dict[str, Kind] = {
     "date": "date", "list": "json", "object": "json",
 }  # fmt: skip
 _MONEY: dict[str, Kind] = {"amount": "numeric", "currency": "text"}
+_CODE = re.compile(r"\s*0\d")  # 007 is a code
 EXACT = 2**53  # beyond it, floating point does not hold every whole number
 LARGEST = 10**29  # a decimal with nine digits behind the point holds no more
 OWN_KINDS: dict[str, Kind] = {
@@ -124,9 +126,19 @@ def cell(value: Any, kind: Kind) -> Cell:  # Any: whatever an item may hold
             return _moment(value)[:10] if len(str(value)) > 10 else date.fromisoformat(str(value)).isoformat()
 
 
+def fits(value: Any, kind: Kind) -> bool:
+    try:
+        cell(value, kind)
+    except ValueError:
+        return False
+    return True
+
+
 def _number(value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{value!r:.60} is no number")
+    if isinstance(value, str) and _CODE.match(value):
+        raise ValueError(f"{value!r:.60} would lose its zeros as a number")
     try:
         return Decimal(str(value).strip())
     except InvalidOperation:

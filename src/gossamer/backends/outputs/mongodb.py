@@ -1,15 +1,16 @@
 """A collection of MongoDB as the target of an output: a document per record, its `_id` the type, site and key.
 
-An older version never replaces a newer one. How it fails: Misconfigured, BackendUnavailable; a document that the server
-refuses is returned. How it recovers: a batch may be repeated.
+An older version never replaces a newer one. How it fails: Misconfigured, BackendUnavailable; BatchRefused for a
+document that cannot be encoded; one that is too large, or that the server refuses, is returned. How it recovers: a
+batch may be repeated.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...errors import BackendUnavailable, GossamerError, LeaseLost, Misconfigured, MissingExtra
-from ...store.outputs.contract import DELETE, PUT, Batch, Change, Refused
+from ...errors import BackendUnavailable, BatchRefused, GossamerError, LeaseLost, Misconfigured, MissingExtra
+from ...store.outputs.contract import BYTES_AT_ONCE, DELETE, PUT, Batch, Change, Refused
 from ...store.outputs.plan import Plan, moment
 
 ROWS_AT_ONCE = 500
@@ -17,12 +18,15 @@ FENCES = "gossamer_outputs"
 AT = "_last_changed"
 SELECT_WITHIN = 10_000  # milliseconds
 DUPLICATE = 11000
+MOST_BYTES = 16 * 1024 * 1024  # of a document
+REFUSALS = (2, 15, 52, 56, 121, 10334, 17280)  # a value, a name or a size that the server does not take
 
 
 class MongoOutput:
     """Fulfils `Output`. `url` is an address of the driver, without the collection."""
 
     rows_at_once = ROWS_AT_ONCE
+    bytes_at_once = BYTES_AT_ONCE
     mirrors = True
 
     def __init__(self, url: str, database: str, collection: str, place: str, plan: Plan, id: str) -> None:
@@ -82,16 +86,23 @@ class MongoOutput:
     async def _write(self, batch: Batch) -> list[Refused]:
         driver = self._driver
         writes: list[Any] = []
+        refused: list[Refused] = []
+        written: list[Change] = []
         for one in batch.changes:
             id = "/".join(one.identity)
             if one.kind != PUT:
                 guard = {AT: {"$lte": moment(one.at)}} if one.kind == DELETE else {}
                 writes.append(driver.DeleteOne({"_id": id, **guard}))
+                written.append(one)
                 continue
             document = {**_document(one), "_id": id, AT: moment(one.at)}
+            if one.size > MOST_BYTES // 4 and (size := self._encoded_size(document)) > MOST_BYTES:
+                refused.append(Refused(one, f"The document has {size:,} bytes; MongoDB takes {MOST_BYTES:,}."))
+                continue
             writes.append(driver.ReplaceOne({"_id": id, AT: {"$lte": document[AT]}}, document, upsert=True))
+            written.append(one)
         if not writes:
-            return []
+            return refused
         try:
             await self._rows.bulk_write(writes, ordered=False)
         except self._errors.BulkWriteError as error:
@@ -99,24 +110,22 @@ class MongoOutput:
             if details.get("writeConcernErrors"):
                 raise BackendUnavailable(f"{self._place} did not confirm a write.") from error
             # A duplicate `_id` means that a newer version is there: nothing to do.
-            return [
-                Refused(batch.changes[one["index"]], str(one.get("errmsg", "refused")))
+            return refused + [
+                Refused(written[one["index"]], str(one.get("errmsg", "refused")))
                 for one in details.get("writeErrors", [])
                 if one.get("code") != DUPLICATE
             ]
-        except self._errors.InvalidDocument as error:
-            if len(batch.changes) == 1:
-                return [Refused(batch.changes[0], str(error))]
-            return await self._one_by_one(batch)
-        return []
-
-    async def _one_by_one(self, batch: Batch) -> list[Refused]:
-        """The driver does not say which document it cannot encode."""
-        refused: list[Refused] = []
-        for one in batch.changes:
-            alone = Batch(number=batch.number, fence=batch.fence, changes=[one], schemas=batch.schemas)
-            refused += await self._write(alone)
+        except (self._errors.InvalidDocument, OverflowError, ValueError) as error:  # it does not say which one it is
+            raise BatchRefused(str(error)) from error
         return refused
+
+    def _encoded_size(self, document: dict[str, Any]) -> int:
+        import bson  # comes with the driver
+
+        try:
+            return len(bson.encode(document))
+        except (self._errors.InvalidDocument, OverflowError, ValueError) as error:
+            raise BatchRefused(str(error)) from error
 
     def _translated(self, error: Exception) -> GossamerError:
         errors = self._errors
@@ -124,6 +133,8 @@ class MongoOutput:
             return Misconfigured(f"{self._place} refuses the login or the rights of its user.")
         if isinstance(error, errors.ConfigurationError | errors.InvalidURI | errors.InvalidName):
             return Misconfigured(f"{self._place}: the address cannot be used.")
+        if isinstance(error, errors.OperationFailure) and error.code in REFUSALS:
+            return BatchRefused(str(error))
         return BackendUnavailable(f"{self._place} does not answer ({type(error).__name__}).")
 
 

@@ -1,4 +1,4 @@
-"""A table in a PostgreSQL database of the user as the target of an output. Errors: RowRefused, Misconfigured,
+"""A table in a PostgreSQL database of the user as the target of an output. Errors: BatchRefused, Misconfigured,
 BackendUnavailable; none of them shows a password."""
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import asyncpg
+import msgspec
 
-from ...errors import BackendUnavailable, GossamerError, Misconfigured
-from .kinds import Kind
-from .sql import RowRefused, Session, quoted
+from ...errors import BackendUnavailable, BatchRefused, GossamerError, Misconfigured
+from .kinds import Cell, Kind
+from .sql import Session, column, quoted
 
 T = TypeVar("T")
 CONNECT_WITHIN = timedelta(seconds=10)
@@ -82,6 +83,12 @@ class PostgresEngine:
     def lock(self, table: str) -> str:
         return "SELECT pg_advisory_xact_lock(hashtext('gossamer output'))"
 
+    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
+        told = ", ".join(
+            f"ALTER COLUMN {column(name)} TYPE {type} USING {column(name)}::{type}" for name, type in types.items()
+        )
+        await session.rows(f"ALTER TABLE {quoted(table)} {told}")
+
     async def purge(self, tables: Sequence[str]) -> None:
         """Where the user may not, the server does so by itself, later."""
         if self._connection is not None:
@@ -95,7 +102,7 @@ class PostgresEngine:
             with suppress(*DRIVER_ERRORS):
                 await connection.close(timeout=CLOSE_WITHIN.total_seconds())
 
-    def _translated(self, error: Exception) -> GossamerError | RowRefused:
+    def _translated(self, error: Exception) -> GossamerError:
         said = str(error).partition("\n")[0]
         if isinstance(error, asyncpg.ClientConfigurationError) or type(error) is ValueError:
             return Misconfigured(
@@ -104,7 +111,9 @@ class PostgresEngine:
         if isinstance(error, asyncpg.PostgresError):
             code = error.sqlstate or ""
             if code[:2] in ("22", "23", "54"):
-                return RowRefused(said)
+                return BatchRefused(said)
+            if code == "53200" or "invalid memory alloc request" in said:
+                return BatchRefused(f"{self.place} has no memory for it ({said})", too_large=True)
             if code[:2] in ("28", "3D", "3F", "42", "0A") and code != "42P04":
                 return Misconfigured(
                     f"{self.place} refuses: {said}. Grant what is missing, or correct the output's url."
@@ -120,3 +129,6 @@ class _Session:
     async def rows(self, sql: str, *values: Any) -> list[Sequence[Any]]:
         found: list[Sequence[Any]] = await self._connection.fetch(sql, *values)
         return found
+
+    async def take(self, sql: str, cells: Sequence[Sequence[Cell]]) -> None:
+        await self._connection.execute(sql, msgspec.json.encode(cells).decode())

@@ -6,28 +6,28 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from .kinds import Kind
+from .kinds import Cell, Kind
 
 T = TypeVar("T")
 
 
-class RowRefused(Exception):
-    """The database refuses one of the rows."""
-
-
 class Session(Protocol):
-    """A transaction. Values of a statement are a JSON text, or plain texts and numbers."""
+    """A transaction."""
 
     async def rows(self, sql: str, *values: Any) -> list[Sequence[Any]]: ...
 
+    async def take(self, sql: str, cells: Sequence[Sequence[Cell]]) -> None:
+        """A statement that reads `elements`, which are these."""
+        ...
+
 
 class Engine(Protocol):
-    """A database. Its errors are translated: RowRefused, Misconfigured, Transient."""
+    """A database. Its errors are translated: BatchRefused, Misconfigured, Transient."""
 
     place: str
     types: Mapping[Kind, str]  # of columns that we create
     parameter: str  # of a statement with one value
-    elements: str  # a table of the rows in a JSON array, which is the only parameter
+    elements: str  # a table of the rows that a statement takes
 
     async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T: ...
 
@@ -47,11 +47,39 @@ class Engine(Protocol):
         """A statement that keeps others from creating this table at once; "" if there is no need."""
         ...
 
+    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
+        """Give columns other types, and keep their values."""
+        ...
+
     async def purge(self, tables: Sequence[str]) -> None:
         """Remove what deleted rows of these tables have left in the files, as far as the database allows."""
         ...
 
     async def close(self) -> None: ...
+
+
+async def make_anew(
+    engine: Engine, session: Session, table: str, types: Mapping[str, str], indexes: Sequence[str]
+) -> None:
+    """Give columns other types where keys and columns with an index cannot be altered: the table is copied, and its
+    indexes are made again by these statements."""
+    columns = await engine.columns(session, table)
+    [key, *_] = await engine.unique_keys(session, table)
+    schema, dot, name = table.rpartition(".")
+    draft = f"{schema}{dot}gossamer_draft"
+    told = ", ".join(
+        f"{column(one)} {types.get(one, type)}{' NOT NULL' if one in key else ''}" for one, type in columns.items()
+    )
+    primary = ", ".join(column(one) for one in columns if one in key)
+    values = ", ".join(f"CAST({column(one)} AS {types[one]})" if one in types else column(one) for one in columns)
+    for statement in (
+        f"CREATE TABLE {quoted(draft)} ({told}, PRIMARY KEY ({primary}))",
+        f"INSERT INTO {quoted(draft)} SELECT {values} FROM {quoted(table)}",  # noqa: S608 - quoted names
+        f"DROP TABLE {quoted(table)}",
+        f"ALTER TABLE {quoted(draft)} RENAME TO {quoted(name)}",
+        *indexes,
+    ):
+        await session.rows(statement)
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

@@ -1,4 +1,4 @@
-"""A SQLite file of the user as the target of an output. Errors: RowRefused, Misconfigured, BackendUnavailable."""
+"""A SQLite file of the user as the target of an output. Errors: BatchRefused, Misconfigured, BackendUnavailable."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ...errors import BackendUnavailable, GossamerError, Misconfigured
-from .kinds import Kind
-from .sql import RowRefused, Session, to_its_end
+from ...errors import BackendUnavailable, BatchRefused, GossamerError, Misconfigured
+from .kinds import Cell, Kind
+from .sql import Session, make_anew, to_its_end
 
 T = TypeVar("T")
 WAITS = 10.0  # seconds, for others that write to the file
@@ -25,7 +25,7 @@ class SqliteEngine:
         "date": "DATE", "json": "JSON",
     })  # fmt: skip
     parameter = "?"
-    elements = "json_each(?)"
+    elements = "temp.gossamer_rows"  # JSON would be read anew for each column
 
     def __init__(self, path: Path) -> None:
         self.place = str(path)
@@ -50,12 +50,13 @@ class SqliteEngine:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, MemoryError) as error:
             raise self._translated(error) from error
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=WAITS, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA secure_delete = ON")  # what is erased is not left in free pages
+        connection.execute("PRAGMA temp_store = MEMORY")
         return connection
 
     async def columns(self, session: Session, table: str) -> dict[str, str]:
@@ -74,11 +75,18 @@ class SqliteEngine:
         return found
 
     def pick(self, place: int, type: str) -> str:
-        value = f"json_extract(value, '$[{place}]')"
-        return f"({value} = 'true')" if "BOOL" in type.upper() else value
+        return f"(v{place} = 'true')" if "BOOL" in type.upper() else f"v{place}"
 
     def lock(self, table: str) -> str:
         return ""  # the file has one writer
+
+    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
+        rows = await session.rows(
+            "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL",
+            table,
+        )
+        await session.rows("PRAGMA legacy_alter_table = ON")  # a view of this table does not prevent its replacement
+        await make_anew(self, session, table, types, [sql for (sql,) in rows])
 
     async def purge(self, tables: Sequence[str]) -> None:
         """Deleted rows are overwritten (secure_delete), but not what was moved when a page of the file was rebuilt."""
@@ -94,10 +102,12 @@ class SqliteEngine:
         if connection is not None:
             await asyncio.to_thread(connection.close)
 
-    def _translated(self, error: Exception) -> GossamerError | RowRefused:
+    def _translated(self, error: Exception) -> GossamerError:
         said = str(error)
         if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
-            return RowRefused(said)
+            return BatchRefused(said)
+        if isinstance(error, MemoryError):
+            return BatchRefused("There is no memory for it", too_large=True)
         if any(word in said for word in _REFUSES) or isinstance(error, PermissionError):
             return Misconfigured(f"{self.place} cannot be written: {said}. Name another file, or mend this one.")
         return BackendUnavailable(f"{self.place} cannot be written at the moment: {said}.")
@@ -109,3 +119,14 @@ class _Session:
 
     async def rows(self, sql: str, *values: Any) -> list[Sequence[Any]]:
         return await asyncio.to_thread(lambda: self._connection.execute(sql, values).fetchall())
+
+    async def take(self, sql: str, cells: Sequence[Sequence[Cell]]) -> None:
+        await asyncio.to_thread(self._take, sql, cells)
+
+    def _take(self, sql: str, cells: Sequence[Sequence[Cell]]) -> None:
+        connection, width = self._connection, len(cells[0])
+        names = ", ".join(f"v{place}" for place in range(width))
+        connection.execute(f"CREATE TEMP TABLE gossamer_rows ({names})")
+        connection.executemany(f"INSERT INTO gossamer_rows VALUES ({', '.join('?' * width)})", cells)  # noqa: S608
+        connection.execute(sql)
+        connection.execute("DROP TABLE gossamer_rows")

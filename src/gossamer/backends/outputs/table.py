@@ -4,8 +4,9 @@ What it does: creates the table with columns of the declared types, or writes th
 An older version of a record never replaces a newer one, where the table has a column for its time. A small table beside
 it, `gossamer_outputs`, holds the fence of each output, and is written in every transaction: a process that was replaced
 changes nothing more.
-How it fails: Misconfigured (no such column, no unique key), LeaseLost; a row that the database refuses is found by
-halving the batch, and returned. How it recovers: a batch is a transaction that may be repeated.
+A column of a table of ours becomes a text, or a decimal number, when a value does not fit.
+How it fails: Misconfigured (no such column, no unique key), LeaseLost, BatchRefused if the database refuses a row. How
+it recovers: a batch is a transaction that may be repeated.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from typing import Any
 
 import msgspec
 
-from ...errors import LeaseLost, Misconfigured
-from ...store.outputs.contract import DELETE, ERASE, PUT, Batch, Change, Past, Refused
+from ...errors import BatchRefused, LeaseLost, Misconfigured
+from ...store.outputs.contract import BYTES_AT_ONCE, DELETE, ERASE, PUT, Batch, Change, ColumnsWidened, Past, Refused
 from ...store.outputs.plan import LONGEST_NAME, MOST_COLUMNS, Plan, moment
-from .kinds import OWN_KINDS, Cell, Kind, cell, declared_kinds, kind_of_type, kind_of_value
-from .sql import Engine, RowRefused, Session, column, quoted
+from .kinds import OWN_KINDS, Cell, Kind, cell, declared_kinds, fits, kind_of_type, kind_of_value
+from .sql import Engine, Session, column, quoted
 
 FENCES = "gossamer_outputs"
 ROWS_AT_ONCE = 500
 MOST_SHOWN = 20  # names in a message
+ALTER = "Alter the column, and rewind the output."
 HISTORY = {"valid_from": "_last_changed", "version": "_version"}  # columns of a history besides the mapped ones
 
 _NAME = re.compile(r"[^\W\d]\w{0,62}(?:\.[^\W\d]\w{0,62})?")
@@ -40,6 +42,14 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     guard: str | None = None  # the column with the time of a row's version
 
 
+class _Misfit(Exception):
+    """Columns of a table of ours cannot hold the values of a batch; `types` can."""
+
+    def __init__(self, layout: Layout, types: dict[str, str]) -> None:
+        self.layout = layout
+        self.types = types
+
+
 def table_name(text: str, *, of: str) -> str:
     """A name that may stand in SQL: `products` or `shop.products`. Raises Misconfigured."""
     if not _NAME.fullmatch(text):
@@ -53,6 +63,7 @@ class TableOutput:
     """One table, and perhaps its history; fulfils `Output`. `id` tells outputs apart in `gossamer_outputs`."""
 
     rows_at_once = ROWS_AT_ONCE
+    bytes_at_once = BYTES_AT_ONCE
     mirrors = True
 
     def __init__(self, engine: Engine, plan: Plan, table: str, history: str, id: str) -> None:
@@ -65,6 +76,7 @@ class TableOutput:
         self._fences = f"{schema}{dot}{FENCES}"
         self._layout: Layout | None = None
         self._past: Layout | None = None
+        self._fixed: dict[tuple[str, str], str] = {}  # tables and columns that cannot be altered, and why
 
     async def close(self) -> None:
         await self._engine.close()
@@ -93,28 +105,37 @@ class TableOutput:
         return await self._engine.transact(work)
 
     async def write(self, batch: Batch) -> list[Refused]:
-        refused: list[Refused] = []
-        await self._write(batch, list(batch.changes), refused)
+        try:
+            refused = await self._engine.transact(lambda session: self._in_one(session, batch))
+        except _Misfit as found:
+            self._layout = self._past = None
+            await self._widen(batch.fence, found)
+            return await self.write(batch)
+        except BaseException:
+            self._layout = self._past = None  # what was created in this transaction is gone
+            raise
         if any(change.kind == ERASE for change in batch.changes):
             await self._engine.purge([table for table in (self._table, self._history) if table])
         return refused
 
-    async def _write(self, batch: Batch, changes: list[Change], refused: list[Refused]) -> None:
-        try:
-            refused += await self._engine.transact(lambda session: self._in_one(session, batch, changes))
-        except RowRefused as error:
-            self._layout = self._past = None  # what was created in this transaction is gone
-            if len(changes) == 1:
-                refused.append(Refused(changes[0], str(error)))
-                return
-            half = len(changes) // 2
-            await self._write(batch, changes[:half], refused)
-            await self._write(batch, changes[half:], refused)
-        except BaseException:
-            self._layout = self._past = None
-            raise
+    async def _widen(self, fence: int, found: _Misfit) -> None:
+        """Raises ColumnsWidened, unless the database does not alter these columns."""
+        table = found.layout.name
 
-    async def _in_one(self, session: Session, batch: Batch, changes: list[Change]) -> list[Refused]:
+        async def work(session: Session) -> None:
+            await self._demand_fence(session, fence)
+            await self._engine.alter(session, table, found.types)
+
+        try:
+            await self._engine.transact(work)
+        except (BatchRefused, Misconfigured) as error:
+            self._fixed |= {(table, name): str(error) for name in found.types}
+            return
+        told = ", ".join(f"{name} is {type} ({found.layout.types[name]} before)" for name, type in found.types.items())
+        raise ColumnsWidened(f"{table} has other types: {told}.")
+
+    async def _in_one(self, session: Session, batch: Batch) -> list[Refused]:
+        changes = batch.changes
         await self._demand_fence(session, batch.fence)
         kinds = declared_kinds(batch.schemas, self._plan.table.columns)
         if self._layout is None or self._layout.made:
@@ -122,6 +143,7 @@ class TableOutput:
         layout = self._layout
         refused: list[Refused] = []
         puts = self._cells(layout, [one for one in changes if one.kind == PUT], refused)
+        self._demand_room(layout, [one.change.row for one in refused])
         goes = self._cells(layout, [one for one in changes if one.kind in (DELETE, ERASE)], refused, only=layout.key)
         await self._upsert(session, layout, puts)
         kept = {tuple(row[list(layout.types).index(name)] for name in layout.key) for row in puts}
@@ -143,10 +165,10 @@ class TableOutput:
                 f" fence {engine.types['int']} NOT NULL, tables {engine.types['text']} NOT NULL)"
             )
         pick = f"SELECT {engine.pick(0, engine.types['text'])}, {engine.pick(1, engine.types['int'])}, '' FROM"
-        await session.rows(
+        await session.take(
             f"INSERT INTO {fences} AS t (id, fence, tables) {pick} {engine.elements} WHERE true "
             f"ON CONFLICT (id) DO UPDATE SET fence = excluded.fence WHERE t.fence <= excluded.fence",
-            _json([[self._id, fence]]),
+            [[self._id, fence]],
         )
         found = await session.rows(f"SELECT fence FROM {fences} WHERE id = {engine.parameter}", self._id)  # noqa: S608
         if not found or int(found[0][0]) != fence:
@@ -254,6 +276,18 @@ class TableOutput:
         types = {**layout.types, **new}
         return msgspec.structs.replace(layout, types=types, guard=self._guard(types))
 
+    def _demand_room(self, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Raises _Misfit for rows that do not fit their columns, if the table is ours."""
+        found: dict[str, Kind] = {}
+        for row in rows if layout.made else ():
+            for name, type in layout.types.items():
+                value, kind = row.get(name), kind_of_type(type)
+                if not fits(value, kind) and (layout.name, name) not in self._fixed:
+                    is_number = kind == "int" and fits(value, "numeric") and found.get(name) != "text"
+                    found[name] = "numeric" if is_number else "text"
+        if found:
+            raise _Misfit(layout, {name: self._engine.types[kind] for name, kind in found.items()})
+
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _cells(
@@ -270,7 +304,8 @@ class TableOutput:
                     try:
                         row.append(cell(one.row.get(name), kind))
                     except ValueError as error:
-                        raise ValueError(f"{name}: {error}") from None
+                        advice = self._fixed.get((layout.name, name), "" if layout.made else ALTER)
+                        raise ValueError(f"{name} is {layout.types[name]}: {error}. {advice}".strip()) from None
                 where = tuple(row[names.index(name)] for name in layout.key)
                 if None in where:
                     raise ValueError(f"{layout.key[where.index(None)]} is empty, and identifies the row")
@@ -293,10 +328,10 @@ class TableOutput:
             guard = f" WHERE t.{own} IS NULL OR t.{own} <= excluded.{own}"
         then = f"DO UPDATE SET {sets}{guard}" if sets else "DO NOTHING"
         key = ", ".join(map(column, layout.key))
-        await session.rows(
+        await session.take(
             f"INSERT INTO {quoted(layout.name)} AS t ({', '.join(map(column, names))}) "  # noqa: S608 - quoted names
             f"SELECT {self._picks(layout, names)} FROM {self._engine.elements} WHERE true ON CONFLICT ({key}) {then}",
-            _json(rows),
+            rows,
         )
 
     async def _delete(
@@ -304,10 +339,10 @@ class TableOutput:
     ) -> None:
         if rows:
             told = ", ".join(map(column, key))
-            await session.rows(
+            await session.take(
                 f"DELETE FROM {quoted(layout.name)} WHERE ({told}) IN "  # noqa: S608 - quoted names
                 f"(SELECT {self._picks(layout, key)} FROM {self._engine.elements})",
-                _json(rows),
+                rows,
             )
 
     def _picks(self, layout: Layout, names: Sequence[str]) -> str:
@@ -325,6 +360,7 @@ class TableOutput:
         moment = self._moment(layout)
         sources = {**HISTORY, **self._plan.table.columns}
         names, rows = list(layout.types), dict[tuple[Cell, ...], list[Cell]]()
+        misfits: list[dict[str, Any]] = []
         for change in changes:
             before: list[Any] | None = None
             for past in change.past if change.kind != ERASE else ():
@@ -341,9 +377,11 @@ class TableOutput:
                             for name, value in zip(names, told, strict=True)
                         ]
                     except ValueError:  # a version of earlier code that does not fit; the present one does
+                        misfits.append(dict(zip(names, told, strict=True)))
                         continue
                     rows[tuple(row[names.index(name)] for name in (*table.key, moment))] = row
                 before = shown
+        self._demand_room(layout, misfits)
         if not rows:
             return
         picked = ", ".join(
@@ -351,11 +389,11 @@ class TableOutput:
         )
         same = " AND ".join(f"h.{column(name)} = x.{column(name)}" for name in (*table.key, moment))
         listed = ", ".join(map(column, names))
-        await session.rows(
+        await session.take(
             f"INSERT INTO {quoted(layout.name)} ({listed}) SELECT {listed} FROM "  # noqa: S608 - quoted names
             f"(SELECT {picked} FROM {self._engine.elements}) AS x "
             f"WHERE NOT EXISTS (SELECT 1 FROM {quoted(layout.name)} AS h WHERE {same})",
-            _json(list(rows.values())),
+            list(rows.values()),
         )
 
     async def _history_layout(
@@ -408,7 +446,3 @@ def _past_value(past: Past, name: str, sources: Mapping[str, str]) -> Any:
 def _names(there: Iterable[str]) -> str:
     names = list(there)
     return ", ".join(names[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")
-
-
-def _json(rows: Sequence[Sequence[Cell]]) -> str:
-    return msgspec.json.encode(rows).decode()

@@ -22,6 +22,10 @@ _PAST = "SELECT {text} FROM @superseded WHERE record = $1"
 _FIRST_PAGES = """
 SELECT DISTINCT seen.page FROM unnest($1::text[]) AS wanted (job) JOIN @sightings AS seen ON seen.job = wanted.job
 WHERE seen.record = ANY ($2::bigint[])"""
+_JOBS = """
+SELECT DISTINCT job FROM @sightings WHERE job = ANY ($1::text[]) AND record = ANY ($2::bigint[])
+UNION SELECT job FROM @superseded WHERE record = ANY ($2::bigint[])
+UNION SELECT job FROM @records WHERE number = ANY ($2::bigint[])"""
 _PAGE = "SELECT number FROM @pages WHERE fingerprint = $1"
 _GIVES_OTHERS = """
 SELECT DISTINCT page FROM @records WHERE page = ANY ($1::bigint[]) AND NOT number = ANY ($2::bigint[])"""
@@ -88,6 +92,7 @@ async def holdings(
         own=tuple((row[1], row[2]) for row in found if row[0] not in others),
         shared=tuple((row[1], row[2]) for row in found if row[0] in others),
         refs=tuple(sorted({ref for ref in refs if ref})),
+        jobs=tuple(sorted(job for (job,) in await database.look_up(_JOBS, jobs, numbers))),
     )
 
 

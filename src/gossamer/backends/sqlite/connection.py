@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -45,6 +46,8 @@ CHECKPOINT_AFTER = 32 * 1024 * 1024  # bytes of the journal
 JOURNAL_KEPT = CHECKPOINT_AFTER // 2
 CACHE_KIB = 16 * 1024
 MAX_GROUP = 512  # writes per commit; later ones wait for the next
+_IDLE = re.compile(r"--[^\n]*|\s+")  # comments and spaces
+_OBJECTS = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
 UNRELEASED = (0x676F7372, 0x676F7373)  # application ids of files from before 0.1.0
 
 # Without these, sqlite3 searches for an adapter for bytes and None and raises an internal error each time that it finds
@@ -393,10 +396,7 @@ class Database:
         if found_id != self._application_id and (tables or found_id):
             connection.execute("ROLLBACK")
             if found_id in UNRELEASED:
-                raise BadState(
-                    f"{self.path} was written by a Gossamer from before 0.1.0, whose files are not read. Export what "
-                    f"you need with that version, then move the file away, or set {self._role} to another path."
-                )
+                raise self._unreleased()
             raise BadState(
                 f"{self.path} is a SQLite file, but not a Gossamer {self._role} file. "
                 f"Move it away, or set {self._role} to another path in gossamer.toml."
@@ -404,6 +404,9 @@ class Database:
         if version > newest:
             connection.execute("ROLLBACK")
         self.check_schema(version)
+        if version == 1 and not _has_made(connection, scripts[0][1]):
+            connection.execute("ROLLBACK")
+            raise self._unreleased()
         for number, script in scripts:
             if number > version:
                 for statement in statements_of(script):
@@ -414,6 +417,12 @@ class Database:
         connection.execute(f"PRAGMA application_id = {self._application_id}")
         connection.execute(f"PRAGMA user_version = {newest}")
         connection.execute("COMMIT")
+
+    def _unreleased(self) -> BadState:
+        return BadState(
+            f"{self.path} was written by a Gossamer from before 0.1.0, whose files are not read. Export what "
+            f"you need with that version, then move the file away, or set {self._role} to another path."
+        )
 
     def check_schema(self, version: int) -> None:
         """Raises BadState for a schema newer than this version."""
@@ -469,6 +478,14 @@ def statements_of(script: str) -> list[str]:
             statements.append(current)
             current = ""
     return statements
+
+
+def _has_made(connection: sqlite3.Connection, script: str) -> bool:
+    """Whether that script made this file, rather than one of a build before the first release, which has the same
+    number. Later formats have numbers that are enough."""
+    bare = _IDLE.sub("", script)
+    found = [f"{_IDLE.sub('', sql)};" in bare for (sql,) in connection.execute(_OBJECTS)]
+    return sum(found) == script.count("\nCREATE ")
 
 
 def translate(error: sqlite3.Error, path: Path, role: str) -> GossamerError:

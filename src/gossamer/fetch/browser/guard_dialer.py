@@ -47,6 +47,7 @@ class Dialer:
         """Connect to `host`. Through an HTTP proxy this is a tunnel, or the proxy itself for plain requests. If the
         proxy must be given an address, plain requests use a tunnel too, since they name their host."""
         seconds = within.total_seconds()
+        self._guard.check_port(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
         target = host
         if proxy is not None:
             # With its own timeout: a slow name server is not a failure of the proxy.

@@ -7,7 +7,7 @@ missing on the boards. How it recovers: the next run of the same name writes the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -90,6 +90,22 @@ async def _write(project: Project, kind: str, new: dict[str, list[RunLine]]) -> 
                 break
     if new:
         await shelf.commit([Trim(kind=kind, keep=ROWS_KEPT)])
+
+
+async def recount_lines(project: Project, jobs: Collection[str], changes: Mapping[str, str]) -> None:
+    """Write how many records these runs have now, and by `changes` what they did to records. What they fetched and paid
+    stays as it was. Raises Transient."""
+    for kind in (SPIDER_RUNS, SITE_RUNS) if jobs else ():
+        rows = ShelfKind(project.state.shelf, kind, RunLines)
+        new: dict[str, list[RunLine]] = {}
+        for row in await rows.all():
+            site = row.name if kind == SITE_RUNS else None
+            for line in row.runs:
+                if line.job in jobs:
+                    records = await project.records.count(RecordQuery(job=line.job, site=site))
+                    did = changes.get(line.job, line.changes) if site is None else line.changes
+                    new.setdefault(row.name, []).append(msgspec.structs.replace(line, records=records, changes=did))
+        await _write(project, kind, new)
 
 
 def _line(job: Job, counts: JobCounts, sites: Sequence[SiteCounts], records: int) -> RunLine:

@@ -5,7 +5,7 @@ How it fails: Transient, and the job keeps running until the next worker that fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -13,10 +13,11 @@ from ...frontier.contract import DeadFilter, is_redirect
 from ...model.job import RAW_PAGES, Job, JobCounts, JobState
 from ...model.left_out import PURGED, reasons_of
 from ...model.outcome import JobFacts, JobOutcome, LastRun, Outcome, outcome_of, settled_again
+from ...model.run_records import RunRecords
 from ...model.task import DropReason, UrlState
 from ...parse.spider import Spider, declares_items
 from ...store.contract import RecordQuery
-from ..boards.runs import note_run
+from ..boards.runs import note_run, recount_lines
 from ..open import Project
 from ..records.items import conflicts_of, found_items
 from ..reparse.archive_job import outcome_of_reparse
@@ -70,17 +71,36 @@ async def settle_again(project: Project, job: str, how: str) -> JobOutcome | Non
         return None
     counts = await project.state.jobs.counts(job)
     facts = await _facts(project, None, known, counts, known.ending, earlier=await earlier_runs(project, known))
-    records = known.outcome.records
-    if records is not None:
-        # What a later run saw is no work of this one: of what it had not seen there may only be less.
-        found = await project.records.run_records(job)
-        unseen = records.unseen and max(0, records.unseen - max(0, found.known - records.known))
-        records = msgspec.structs.replace(found, unseen=unseen, kept=records.kept)
+    records = await _counted_again(project, job, known.outcome.records)
     outcome = settled_again(known.outcome, facts, records, project.clock.now(), how)
     if not await project.state.jobs.settle_again(job, outcome):
         return None
     await note_run(project, job)
     return outcome
+
+
+async def _counted_again(project: Project, job: str, before: RunRecords | None) -> RunRecords | None:
+    if before is None:
+        return None
+    # What a later run saw is no work of this one: of what it had not seen there may only be less.
+    found = await project.records.run_records(job)
+    unseen = before.unseen and max(0, before.unseen - max(0, found.known - before.known))
+    return msgspec.structs.replace(found, unseen=unseen, kept=before.kept)
+
+
+async def recount_records(project: Project, jobs: Collection[str]) -> None:
+    """Correct how many records these jobs and their lines on the boards have, some of which were erased. Raises
+    Transient."""
+    changes: dict[str, str] = {}
+    for id in sorted(jobs):
+        job = await project.state.jobs.job(id)
+        if job is None or job.outcome is None or job.outcome.records is None:
+            continue
+        records = await _counted_again(project, id, job.outcome.records)
+        outcome = msgspec.structs.replace(job.outcome, records=records)
+        if records is not None and await project.state.jobs.settle_again(id, outcome):
+            changes[id] = records.changes
+    await recount_lines(project, jobs, changes)
 
 
 async def _facts(

@@ -48,6 +48,7 @@ class OutputView(msgspec.Struct, frozen=True, kw_only=True):
     written_at: str | None
     target: str
     error: str
+    altered: tuple[str, ...]  # columns of a table of ours that got another type, the newest last
 
     @property
     def in_words(self) -> str:
@@ -124,6 +125,7 @@ async def _view(project: Project, name: str, table: OutputTable | None, progress
         written_at=iso_time(progress.written_at) if progress is not None and progress.written_at is not None else None,
         target=target_of(table),
         error=error,
+        altered=progress.altered if progress is not None else (),
     )
 
 
@@ -264,6 +266,7 @@ def _shown(view: OutputDetail) -> str:
     if view.types:
         lines.append(f"  types    {', '.join(view.types)}")
     lines += [f"  {column} = {source}" for column, source in view.columns.items()]
+    lines += [visible(f"  altered  {one}") for one in view.altered]
     if view.dead_rows:
         lines.append(f"{many(view.dead, 'row')} that the target refused:")
         lines += [visible(f"  {row.type} {row.site} {row.key}: {row.reason}") for row in view.dead_rows]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ...errors import BackendUnavailable, LeaseLost, Misconfigured, Transient
+from ...errors import BackendUnavailable, BatchRefused, LeaseLost, Misconfigured, Transient
 from ...fetch.managed.secret_filter import hiding_of
 from ...model.secret_text import SecretRef, is_secret, revealed, stored_setting
 from ...settings import Settings
@@ -55,6 +55,11 @@ class OwnOutput(Output):
             return int(self._output.rows_at_once)
 
     @property
+    def bytes_at_once(self) -> int:
+        with _translated(f"{self._name}.bytes_at_once", self._hide):
+            return int(self._output.bytes_at_once)
+
+    @property
     def mirrors(self) -> bool:
         with _translated(f"{self._name}.mirrors", self._hide):
             return bool(self._output.mirrors)
@@ -87,7 +92,7 @@ class OwnOutput(Output):
 def _translated(what: str, hide: Callable[[str], str]) -> Iterator[None]:
     try:
         yield
-    except (LeaseLost, Misconfigured, Transient) as error:
+    except (BatchRefused, LeaseLost, Misconfigured, Transient) as error:
         error.args = tuple(hide(one) if isinstance(one, str) else one for one in error.args)
         raise
     except Exception as error:

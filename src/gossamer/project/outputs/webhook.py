@@ -3,8 +3,8 @@
 A batch is signed like callbacks, with the project's secret (`gossamer callbacks secret`). A message that is repeated
 has the same id and the same changes; after a rewind they come in new messages. Addresses are checked when they are
 dialled; no redirect is followed.
-How it fails: any answer but 2xx is Transient, 410 is Misconfigured. How it recovers: the batch is sent again, before
-any later one.
+How it fails: any answer but 2xx is Transient, 410 is Misconfigured, 413 is BatchRefused. How it recovers: the batch is
+sent again, before any later one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from ... import __version__
 from ...access.webhooks import GONE, signed_headers
 from ...clock import Clock, iso_time
-from ...errors import AddressRefused, BackendUnavailable, FetchFailed, FetchRefused, Misconfigured
+from ...errors import AddressRefused, BackendUnavailable, BatchRefused, FetchFailed, FetchRefused, Misconfigured
 from ...fetch.addresses import AddressGuard
 from ...fetch.contract import Limits, TransportRequest
 from ...fetch.http import AiohttpTransport
@@ -30,6 +30,8 @@ from ...store.outputs.contract import Batch, Refused
 from ...units import discreet
 
 ROWS_AT_ONCE = 100
+BYTES_AT_ONCE = 1024 * 1024 * 7 // 8  # many servers take messages of 1 MB
+TOO_LARGE = 413
 KIND = "records.changed"
 LIMITS = Limits(connect=timedelta(seconds=10), read=timedelta(seconds=30), total=timedelta(seconds=60), max_body=1024)
 
@@ -38,6 +40,7 @@ class WebhookOutput:
     """Fulfils `Output`. `secrets` reads the valid signing secrets."""
 
     rows_at_once = ROWS_AT_ONCE
+    bytes_at_once = BYTES_AT_ONCE
     mirrors = False
 
     def __init__(
@@ -113,6 +116,8 @@ class WebhookOutput:
             raise Misconfigured(
                 f"{self._place} answered 410: it wants no more. `gossamer output resume {self._name}` tries again."
             )
+        if response.status == TOO_LARGE:
+            raise BatchRefused(f"{self._place} answered 413: that is too large for it.", too_large=True)
         if not 200 <= response.status < 300:
             raise BackendUnavailable(f"{self._place} answered {response.status}.")
 

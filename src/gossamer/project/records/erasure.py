@@ -4,7 +4,8 @@ small state, and every output.
 What it does: the order lies in parts of some records each. First all of a part is marked as erased, so that nothing
 that is on its way brings it back; then what there is of it is looked up and kept in the part; then it is erased.
 Outputs get an order of their own, which they carry out behind what they are writing. Last, the whole archive is read
-for copies that no record names, and the files of the stores are written anew.
+for copies that no record names, what the runs and boards count is corrected, and the files of the stores are written
+anew.
 How it fails: BackendUnavailable, and the order stays open. How it recovers: every step may be repeated; any process
 that runs outputs, schedules or the server goes on with an open order, one at a time.
 """
@@ -35,6 +36,7 @@ from ...store.erasure import page_mark, record_mark
 from ...store.outputs.book import OutputBook
 from ...store.page_format import every_page
 from ...units import many, visible
+from ..jobs.outcome import recount_records
 from ..open import Project
 from ..outputs.run import running_outputs
 
@@ -64,6 +66,7 @@ class Eraser:
         shelf = project.state.shelf
         self._orders = ShelfKind(shelf, OPEN_ORDER, ForgetOrder)
         self._parts = ShelfKind(shelf, ORDER_PART, ForgetPart)
+        self._jobs_of_files = frozenset[str]()
 
     async def run(self) -> ForgetOrder:
         order, project = self._order, self._project
@@ -74,6 +77,7 @@ class Eraser:
         await self._erase_files(frozenset(url for part in parts for url in part.files))
         if order.scan:
             await self._scan(urls)
+        await recount_records(project, {job for part in parts for job in part.jobs} | self._jobs_of_files)
         left = [*await self._scrub_state(urls), *await self._unfinished(urls)]
         await self._note(left=())
         self._tell("Writing the files of the stores anew ...")
@@ -106,7 +110,9 @@ class Eraser:
                 )  # fmt: skip
                 changes.append(self._book.erasures.put(erasure.id, erasure))
             urls = sorted({url for _, url in own if url})
-            part = msgspec.structs.replace(part, found=Holdings(), erased=True, urls=tuple(urls), files=_files(found))
+            part = msgspec.structs.replace(
+                part, found=Holdings(), erased=True, urls=tuple(urls), files=_files(found), jobs=found.jobs
+            )
             self._order = msgspec.structs.replace(
                 order, records=order.records + records, pages=order.pages + len(found.own) + len(found.shared),
                 copies=order.copies + copies, done=number + 1,
@@ -160,6 +166,7 @@ class Eraser:
         own = [one for one in own if one[2] in left]
         await project.records.mark_erased([record_mark(one) for one in own], self._order.until)
         found = await project.records.holdings(own, [])
+        self._jobs_of_files = frozenset(found.jobs)
         await project.records.erase(own, found, self._order.until)
         files = sum([await project.archive.erase_file(digest) for digest in gone])
         await self._note(files=self._order.files + files)

@@ -2,11 +2,10 @@
 fulfils it, and a line in backends/outputs/open.py, or `use` in a project's settings; tests/conformance/test_outputs.py
 runs against each.
 
-How it fails: `Transient` while the target is away (the same batch comes again, when it is back), `Misconfigured` if a
+How it fails: `Transient` while the target is away (the same changes come again, when it is back), `Misconfigured` if a
 person must change something (the output stops, and says so), `LeaseLost` if another process has taken it over. A row
-that the target refuses fails nothing else: `write` returns it.
-How it recovers: every write may be repeated, and the target is the same as after one. Nothing is kept between two
-writes.
+that the target refuses fails nothing else: `write` returns it, or raises `BatchRefused`, and it is found by halves. How
+it recovers: every write may be repeated, and the target is the same as after one. Nothing is kept between two writes.
 """
 
 from __future__ import annotations
@@ -17,10 +16,13 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from ...errors import BackendUnavailable, BatchRefused
 from ...model.record import ItemSchema, RecordIdentity
 
 PUT, DELETE, ERASE = "put", "delete", "erase"
 ROWS_AT_ONCE = 1000
+BYTES_AT_ONCE = 32 * 1024 * 1024
+SMALL_ROW = 1024 * 1024  # never too large for a target: one that says so has no memory left
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +48,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     row: dict[str, Any]
     past: tuple[Past, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """In bytes, as JSON."""
+        return len(msgspec.json.encode((self.row, self.past)))
+
 
 class Refused(msgspec.Struct, frozen=True):
     """A change that the target refused, and why."""
@@ -54,25 +61,36 @@ class Refused(msgspec.Struct, frozen=True):
     reason: str
 
 
+class ColumnsWidened(Exception):
+    """The target has given columns of a table that it created itself another type, as the message says, and has written
+    nothing: every record is wanted again, because the rows so far have what the database made of them."""
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Changes in the order in which they are to be made. `fence` and `number` never decrease; a repeated batch has the
-    same number, and a greater fence if another process repeats it. `schemas` are the declared fields of the types so
-    far."""
+    same number, and a greater fence if another process repeats it. `part` tells parts of a batch apart that came one by
+    one. `schemas` are the declared fields of the types so far."""
 
     number: int
     fence: int
+    part: str = ""
     changes: Sequence[Change]
     schemas: Sequence[ItemSchema] = ()
 
 
 @runtime_checkable
 class Output(Protocol):
-    """A target, open. `rows_at_once` is the size of a batch that suits it; `mirrors`: it holds rows, which can be
-    deleted, and not messages. What is not abstract may be left out by classes that derive from this one."""
+    """A target, open. A batch has at most `rows_at_once`, and ends when it has `bytes_at_once`; `mirrors`: it holds
+    rows, which can be deleted, and not messages. What is not abstract may be left out by classes that derive from this
+    one."""
 
     @property
     def rows_at_once(self) -> int:
         return ROWS_AT_ONCE
+
+    @property
+    def bytes_at_once(self) -> int:
+        return BYTES_AT_ONCE
 
     @property
     def mirrors(self) -> bool:
@@ -86,8 +104,8 @@ class Output(Protocol):
 
     @abstractmethod
     async def write(self, batch: Batch) -> list[Refused]:
-        """Make all changes durably, or none, except those that are refused. Raises Transient, Misconfigured, LeaseLost
-        for a fence smaller than one the target has seen."""
+        """Make all changes durably, or none, except those that are refused. Raises BatchRefused if it cannot tell which
+        are; ColumnsWidened; Transient, Misconfigured, LeaseLost for a fence smaller than one the target has seen."""
         ...
 
     async def count(self) -> int | None:
@@ -97,3 +115,20 @@ class Output(Protocol):
     async def close(self) -> None:
         """Let go of what is open. A closed output is not used again."""
         return
+
+
+async def write_in_parts(output: Output, batch: Batch) -> list[Refused]:
+    """Write a batch, or its halves if the target does not take it, and so on: a row that it does not take alone is
+    refused. Raises what `Output.write` raises, but for BatchRefused."""
+    try:
+        return await output.write(batch)
+    except BatchRefused as error:
+        changes, half = batch.changes, len(batch.changes) // 2
+        if not half:
+            if error.too_large and sum(one.size for one in changes) < SMALL_ROW:
+                raise BackendUnavailable(str(error)) from error
+            return [Refused(one, str(error)) for one in changes]
+    refused: list[Refused] = []
+    for mark, some in (("a", changes[:half]), ("b", changes[half:])):
+        refused += await write_in_parts(output, msgspec.structs.replace(batch, part=batch.part + mark, changes=some))
+    return refused

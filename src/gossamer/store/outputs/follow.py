@@ -4,9 +4,10 @@ What it does: takes the lease of the output, reads the records that were stored 
 each portion, and moves the cursor. The record store is the buffer: while a target is away, nothing is kept in memory,
 and no crawl waits for it. How it fails: a target that is away is tried again after growing pauses; one that is
 misconfigured stops the output, with a sentence, until a person resumes it or its settings change; a row that it refuses
-is noted among the dead rows. An error that nobody foresaw counts as a target that is away. How it recovers: the cursor
-moves after the write, so that what a crash interrupts is written again, to the same effect. A process that lost its
-lease is refused by the fence, in the state and in the target.
+is noted among the dead rows. An error that nobody foresaw counts as a target that is away, and the next batch is half
+as large, in case that was the reason. How it recovers: the cursor moves after the write, so that what a crash
+interrupts is written again, to the same effect. A process that lost its lease is refused by the fence, in the state and
+in the target.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...clock import Backoff, Clock
+from ...clock import Backoff, Clock, iso_time
 from ...errors import GossamerError, LeaseLost, Misconfigured
 from ...model.output import OUTPUT, DeadRow, OutputProgress
-from ...model.record import ItemSchema, StoredRecord
+from ...model.record import ItemSchema
 from ...model.shelf import ABSENT, Shelf
 from ...units import discreet
-from ..contract import RecordQuery, Version
+from ..contract import Records
 from .book import OutputBook, dead_key, rewound
-from .contract import Batch, Change, Output, Refused
+from .contract import Batch, Change, ColumnsWidened, Output, Refused, write_in_parts
 from .plan import Plan
+from .portions import Portions
 
 log = logging.getLogger("gossamer.outputs")
 LOOK = timedelta(seconds=1)  # between two looks for something new
@@ -38,23 +40,10 @@ LEASE_FOR = timedelta(seconds=20)
 RENEWED_EVERY = timedelta(seconds=5)
 AWAY = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))
 HURRIED = timedelta(seconds=1)  # the longest pause of one that has to hurry, and whose target is away
-BYTES_AT_ONCE = 32 * 1024 * 1024  # of a batch, about
-READ_AT_ONCE = 256  # records between two looks at the clock
-HISTORIES_AT_ONCE = 16
+MOST_HALVINGS = 16
+MOST_ALTERED = 20
 ERASURES_AT_ONCE = 100  # orders
 LONGEST_REASON = 500
-
-
-class Source(Protocol):
-    """What a follower needs of a record store."""
-
-    def records(self, query: RecordQuery) -> Any: ...  # Any: an asynchronous iterator of StoredRecord
-
-    async def cursor(self) -> str: ...
-
-    async def history(self, type: str, site: str, key: str) -> list[Version]: ...
-
-    async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]: ...
 
 
 class Leases(Protocol):
@@ -81,7 +70,7 @@ class Follower:
         plan: Plan,
         open: Callable[[], Awaitable[Output]],
         *,
-        source: Source,
+        source: Records,
         shelf: Shelf,
         leases: Leases,
         clock: Clock,
@@ -100,7 +89,7 @@ class Follower:
         self._leases = leases
         self._clock = clock
         self._worker = f"{worker}/{token_hex(4)}"
-        self._keeps_history = keeps_history
+        self._portions = Portions(source, plan, keeps_history=keeps_history)
         self._linger = linger.total_seconds()
         self._rewinds = rewinds
         self._look = look.total_seconds()
@@ -110,6 +99,7 @@ class Follower:
         self._dead: set[str] = set()
         self._hurried = asyncio.Event()
         self._wrote = False
+        self._halvings = 0  # of batches, since the target last took one
         self._said = ""  # why it stands still, as the log has it
         self._waits_since: float | None = None  # for a batch to fill
 
@@ -278,7 +268,7 @@ class Follower:
             progress = await self._commit(progress, upto=newest)
         output = await self._target()
         try:
-            changes, beyond, count, whole = await self._read(progress, output)
+            changes, beyond, count, whole = await self._portions.read(progress, output, self._halvings)
         except Misconfigured as error:
             if progress.after is None:
                 raise
@@ -291,14 +281,30 @@ class Follower:
             batch = Batch(
                 number=progress.batches + 1, fence=progress.fence, changes=changes, schemas=await self._schemas()
             )
-            refused = await output.write(batch)
-            await self._note_refused(changes, refused)
+            try:
+                await self._note_refused(changes, await self._write(output, batch))
+            except ColumnsWidened as told:
+                log.warning("The output %s begins anew: %s", self.name, told)
+                altered = (*progress.altered, f"{iso_time(self._clock.now())}: {told}")[-MOST_ALTERED:]
+                await self._commit(progress, after=None, upto=None, beyond=0, passed=0, altered=altered)
+                return True
         self._wrote = True
         if whole:
             await self._commit(progress, changes=len(changes), after=progress.upto, upto=None, beyond=0, passed=0)
         else:
             await self._commit(progress, changes=len(changes), beyond=beyond, passed=progress.passed + count)
         return True
+
+    async def _write(self, output: Output, batch: Batch) -> list[Refused]:
+        try:
+            refused = await write_in_parts(output, batch)
+        except (ColumnsWidened, LeaseLost, Misconfigured):
+            raise
+        except Exception:
+            self._halvings = min(self._halvings + 1, MOST_HALVINGS)
+            raise
+        self._halvings = max(self._halvings - 1, 0)
+        return refused
 
     def _lingers(self) -> bool:
         """Whether to wait for more before the next file. What waits is not read yet: nothing is kept."""
@@ -308,51 +314,6 @@ class Follower:
         if self._waits_since is None:
             self._waits_since = now
         return now - self._waits_since < self._linger
-
-    async def _read(self, progress: OutputProgress, output: Output) -> tuple[list[Change], int, int, bool]:
-        """The next changes of the round, the number of the last record, how many were read, and whether the round
-        ends."""
-        types = self._plan.types
-        query = RecordQuery(
-            type=next(iter(types)) if len(types) == 1 else None,
-            after=progress.after,
-            upto=progress.upto,
-            beyond=progress.beyond or None,
-        )
-        changes: list[Change] = []
-        held: list[StoredRecord] = []
-        beyond, count, size = progress.beyond, 0, 0
-        async for record in self._source.records(query):
-            beyond, count = record.number, count + 1
-            if self._plan.wants(record.type):
-                held.append(record)
-                size += len(str(record.data))
-            if len(held) >= min(READ_AT_ONCE, output.rows_at_once - len(changes)):
-                changes += await self._changes(held, output, progress)
-                held.clear()
-                if len(changes) >= output.rows_at_once or size >= BYTES_AT_ONCE:
-                    return changes, beyond, count, False
-        changes += await self._changes(held, output, progress)
-        return changes, beyond, count, True
-
-    async def _changes(self, records: Sequence[StoredRecord], output: Output, progress: OutputProgress) -> list[Change]:
-        deletes = output.mirrors
-        found: list[Change] = []
-        for start in range(0, len(records), HISTORIES_AT_ONCE):
-            some = records[start : start + HISTORIES_AT_ONCE]
-            pasts = await asyncio.gather(*(self._versions(record) for record in some))
-            for record, versions in zip(some, pasts, strict=True):
-                change = self._plan.change(
-                    record, deletes=deletes and (record.version > 1 or progress.epoch > 0), versions=versions
-                )
-                if change is not None:
-                    found.append(change)
-        return found
-
-    async def _versions(self, record: StoredRecord) -> list[Version]:
-        if not self._keeps_history or record.version == 1:
-            return []
-        return await self._source.history(record.type, record.site, record.key)
 
     async def _schemas(self) -> list[ItemSchema]:
         return [schema for schema, _ in await self._source.schemas() if self._plan.wants(schema.type)]
@@ -368,7 +329,7 @@ class Follower:
         changes = [self._plan.erase(record) for record in records if output.mirrors or self._plan.wants(record.type)]
         if changes:
             number = progress.batches + 1
-            await output.write(Batch(number=number, fence=progress.fence, changes=changes, schemas=()))
+            await write_in_parts(output, Batch(number=number, fence=progress.fence, changes=changes))
             keys = [dead_key(self.name, change.identity) for change in changes]
             await self._book.note_dead([], [key for key in keys if key in self._dead])
             self._dead.difference_update(keys)
