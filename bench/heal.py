@@ -35,8 +35,10 @@ from gossamer.recipe.spider import RecipeSpider, check_page, spider_of
 
 from . import heal_sites as sites
 from .crawlers import PEER_PYTHON
+from .heal_lists import whole_recipes
 from .heal_sites import LOCALES, drawn, hash_of, old_layout
 from .heal_themes import Theme, pages_of
+from .heal_written import LAYOUTS, Written
 
 KNOWN = (1, 2, 5, 20, 48)
 
@@ -172,14 +174,22 @@ def by_example(held_out: bool, verbose: bool, only: str) -> None:
         print(row(f"by example, {known} pages", total))
 
 
+def site_of_seed(seed: str, kind: str, *, changed: float = 0.3) -> tuple[Theme | Written, sites.Catalogue]:
+    """The site of a seed, or the written one of this name, and its catalogue."""
+    shown = sites.catalogue(kind, abs(hash_of(seed)) % 1000, changed=changed)
+    if seed not in LAYOUTS:
+        return Theme(seed, kind), shown
+    theme = Written(seed, kind)
+    return theme, theme.prepared(shown)
+
+
 def by_seed(seeds: Sequence[str], verbose: bool, counts: tuple[int, ...]) -> None:
     """Themes drawn by seeds: three kinds for each seed, healed with so many known pages, and by example."""
     for known, fresh in [*((count, False) for count in counts), (1, True), (2, True)]:
         total: Counter[str] = Counter()
         for seed in seeds:
             for kind in sites.FIELDS:
-                theme = Theme(seed, kind)
-                shown = sites.catalogue(kind, abs(hash_of(seed)) % 1000)
+                theme, shown = site_of_seed(seed, kind)
                 goals, texts = goals_of(kind), pages_of(shown, theme)
                 stored = shown.new if fresh else shown.old
                 if fresh:  # a person types what stands on the page
@@ -197,6 +207,20 @@ def by_seed(seeds: Sequence[str], verbose: bool, counts: tuple[int, ...]) -> Non
                             print(f"      {finding.field:<12} {told}")
                     _print_wrong(goals, findings, samples, shown, theme, fresh=fresh)
         print(row(f"drawn, {'by example, ' if fresh else ''}{known} known", total))
+
+
+def lists(seeds: Sequence[str], verbose: bool, counts: tuple[int, ...]) -> None:
+    """Lists with `each`, and half of a redesign."""
+    for known in counts:
+        totals: dict[str, Counter[str]] = {}
+        for seed in seeds:
+            for kind in sites.FIELDS:
+                for name, count in whole_recipes(*site_of_seed(seed, kind), known).items():
+                    totals.setdefault(name, Counter()).update(count)
+                    if verbose:
+                        print(row(f"  {seed} {kind} {name}", count))
+        for name, count in totals.items():
+            print(row(f"{name}, {known} known", count))
 
 
 def drafts(seeds: Sequence[str], verbose: bool) -> None:
@@ -270,8 +294,7 @@ def drawn_traps(seeds: Sequence[str], verbose: bool) -> None:
                 field = gone if name == "gone" else money
                 if field is None:
                     continue
-                theme = Theme(seed, kind)
-                shown = sites.catalogue(kind, abs(hash_of(seed)) % 1000, changed=0.85 if name == "prices" else 0.3)
+                theme, shown = site_of_seed(seed, kind, changed=0.85 if name == "prices" else 0.3)
                 if name == "gone":
                     bare = [{key: value for key, value in one.items() if key != field} for one in shown.new]
                     shown = sites.Catalogue(kind, shown.old, bare)
@@ -325,7 +348,7 @@ def _print_wrong(
     findings: list[Finding],
     samples: list[Sample],
     shown: sites.Catalogue,
-    theme: Theme,
+    theme: Theme | Written,
     *,
     fresh: bool,
 ) -> None:
@@ -385,12 +408,15 @@ def main() -> None:
     flags.add_argument("--only", default="", help="kind/layout")
     flags.add_argument("--known", type=int, nargs="*", default=KNOWN)
     flags.add_argument("-v", "--verbose", action="store_true")
-    flags.add_argument("--part", choices=("all", "heal", "example", "traps", "drafts"), default="all")
+    flags.add_argument("--part", choices=("all", "heal", "example", "traps", "drafts", "lists"), default="all")
     flags.add_argument("--peers", action="store_true", help="with --seeds: Scrapling and AutoScraper on the same sites")
     flags.add_argument("--seeds", nargs="*", default=[], help="themes drawn by these seeds, and nothing else")
     given = flags.parse_args()
     if given.seeds and given.peers:
         peers(given.seeds, max(given.known))
+        return
+    if given.part == "lists":
+        lists(given.seeds or LAYOUTS, given.verbose, tuple(given.known))
         return
     if given.seeds and given.part == "drafts":
         drafts(given.seeds, given.verbose)

@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from . import heal_sites as sites
 
@@ -375,7 +375,11 @@ class Theme:
         return f'<div id=__app></div><script id="__APP_DATA__" type="application/json">{json.dumps(shown)}</script>'
 
 
-def pages_of(shown: sites.Catalogue, theme: Theme) -> list[str]:
+class Pages(Protocol):
+    def page(self, one: dict[str, Any], near: list[dict[str, Any]]) -> str: ...
+
+
+def pages_of(shown: sites.Catalogue, theme: Pages) -> list[str]:
     return [
         theme.page(one, [shown.new[(one["_n"] * 3 + step) % len(shown.new)] for step in (1, 2, 5)]) for one in shown.new
     ]

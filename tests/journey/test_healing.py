@@ -43,9 +43,10 @@ PAGE = ROOT / "docs" / "healing.md"
 
 
 class Reader:
-    """A reader of the page, in an empty folder, with the demo shop at some port."""
+    """A reader of the page, in an empty folder, with the demo shop at some port. `first` are lines that come first in
+    gossamer.toml."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, first: str = "") -> None:
         self.folder = folder
         environ = {name: value for name, value in os.environ.items() if not name.startswith("GOSSAMER_")}
         self._environ = environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"}
@@ -54,6 +55,8 @@ class Reader:
             file = folder / title
             file.parent.mkdir(exist_ok=True)
             file.write_text(self._blocks[title].replace(str(USUAL_PORT), str(port)))
+        toml = folder / "gossamer.toml"
+        toml.write_text(first + toml.read_text())
 
     def append(self, words: str) -> None:
         with (self.folder / "gossamer.toml").open("a") as stream:
@@ -119,9 +122,13 @@ def waits(condition: Any) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_redesign_is_one_incident_is_healed_by_a_person_and_undone(tmp_path):
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_redesign_is_one_incident_is_healed_by_a_person_and_undone(tmp_path, store, request):
+    first = ""
+    if store == "postgres":
+        first = f'records = "{request.getfixturevalue("postgres").address()}?schema={schema_of(tmp_path)}"\n'
     with served() as port:
-        me = Reader(tmp_path, port)
+        me = Reader(tmp_path, port, first)
         with me.up():
             waits(lambda: me.outcome("shop-1") == "done")
     assert me.prices() == sold(1)

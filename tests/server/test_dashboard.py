@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import httpx
 import pytest
 
+from gossamer.model.page import Headers, Snapshot
+from gossamer.model.record import Attempt, PageFacts, PageResult
 from gossamer.project.access.keys import audit_lines
 
 from .serving import ADDRESS, Served, serving, settings_of
@@ -84,3 +87,37 @@ async def test_a_slash_at_the_end_of_an_address_leads_to_its_page(served: Served
     answer = await admin.get(typed)
     assert (answer.status_code, answer.headers["location"]) == (303, shown)
     assert (await admin.get("/docs/")).status_code == 200
+
+
+async def test_a_recipe_made_of_chosen_values_is_saved_once_and_can_be_run(served: Served) -> None:
+    admin, operator = await person(served, "admin"), await person(served, "operator")
+    project, spiders = served.project, served.project.settings.root / "spiders"
+    url, at = "https://lamps.example/item/1", served.project.clock.now()
+    body = b"<h1>Fern chair</h1><dl><dt>Article</dt><dd>AB-2</dd></dl>"
+    headers = Headers((("content-type", "text/html"),))
+    page = Snapshot(url=url, requested_url=url, status=200, headers=headers, body=body, fetched_at=at, job="lamps-1")
+    (ref,) = await project.archive.put([page])
+    told = {"url": url, "job": "lamps-1", "status": 200, "fingerprint": project.rules.fingerprint(url)}
+    facts = PageFacts(**told, fetched_at=at, archive_ref=ref, spider="lamps")
+    attempt = Attempt(**told, at=at, site="lamps.example", worker="w", attempt=1, outcome="done")
+    await project.records.save([PageResult(attempt=attempt, page=facts)])
+    chosen = {"url": url, "fields": "title = Fern chair\narticle = AB-2"}
+
+    assert 'action="/ui/outline/save"' in (await press(admin, "/ui/outline/learn", **chosen)).text
+    assert 'action="/ui/outline/save"' not in (await press(operator, "/ui/outline/learn", **chosen)).text
+    assert (await press(operator, "/ui/outline/save", **chosen, name="chairs")).status_code == 403
+    for name in ("../chairs", "/etc/chairs", "chairs.py", "a/b", "-x"):
+        assert "cannot be a recipe" in (await press(admin, "/ui/outline/save", **chosen, name=name)).text
+    assert not list(spiders.glob("*chairs*"))
+
+    assert (await press(admin, "/ui/outline/save", **chosen, name="chairs")).headers[
+        "location"
+    ] == "/ui/spiders?q=chairs"
+    written = (spiders / "chairs.toml").read_text(encoding="utf-8")
+    assert set(tomllib.loads(written)["pages"]["item"]["fields"]) == {"title", "article"}
+    again = {"url": url, "fields": "title = Fern chair"}
+    assert "exists already and was not changed" in (await press(admin, "/ui/outline/save", **again, name="chairs")).text
+    assert (spiders / "chairs.toml").read_text(encoding="utf-8") == written
+    assert "Run chairs" in (await admin.get("/ui/spiders?q=chairs")).text
+    begun = await press(admin, "/ui/spiders/run", spider="chairs")
+    assert begun.headers["location"].startswith("/ui/jobs/chairs-")

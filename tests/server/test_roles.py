@@ -1,4 +1,5 @@
-"""Roles of keys: a viewer sees everything and changes nothing, an operator everything but keys and erasure."""
+"""Roles of keys: a viewer sees everything and changes nothing, an operator everything but keys, erasure and new
+recipes."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from .serving import serving, settings_of
 EVERY = [*ENDPOINTS, *firecrawl_routes.ENDPOINTS, *scrapyd_routes.ENDPOINTS]
 FOR_ADMINS = {
     "/api/v1/keys", "/api/v1/keys/{key}", "/api/v1/forget", "/ui/keys/add", "/ui/keys/revoke", "/ui/record/erase",
+    "/ui/outline/save",
 }  # fmt: skip
 
 

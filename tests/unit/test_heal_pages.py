@@ -195,3 +195,24 @@ async def test_half_of_a_site_redesigned_keeps_both_rules(opened, tmp_path):
     for new in (False, True):
         (one,) = items(healed, "tool", detail(record(3, 77), new=new))
         assert (one.sku, str(one.price)) == ("T-003", "77.50 EUR")
+
+
+async def test_blocks_of_records_that_are_not_known_are_not_those_of_a_known_brand(opened, tmp_path):
+    spider = recipe(LIST.replace("price =", 'brand = ".brand"\nprice ='))
+
+    def tile(one: dict[str, Any]) -> str:
+        return new_card(one).replace("</dl>", f"<dt>Brand</dt><dd>{one['brand']}</dd></dl>")
+
+    def tool(number: int) -> dict[str, Any]:
+        return {**record(number, 20 + number), "title": f"Tool {number}", "brand": f"Maker {number % 7}"}
+
+    async with opened() as project:
+        now = project.clock.now()
+        for page in range(4):
+            known = [tool(page * 10 + n) for n in range(4)]
+            await keep(project, f"{SITE}/list?p={page}", "shelf", "", now - 900, known)
+            text = listing("".join(tile(tool(page * 10 + n)) for n in range(10)))
+            await keep(project, f"{SITE}/list?p={page}", "shelf", text, now - 100, [])
+        found = await find_healing(project, spider)
+    assert decisions(found) == dict.fromkeys((EACH, "sku", "title", "brand", "price"), Decision.HEAL)
+    assert {one.known for one in found.kinds[0].fields} == {16}

@@ -17,6 +17,7 @@ from gossamer.recipe.induction.candidates import compiled, value_on
 from gossamer.recipe.induction.decision import Decision, Finding
 from gossamer.recipe.induction.goal import Goal, Sample, agrees, known_value
 from gossamer.recipe.induction.induce import induce
+from gossamer.recipe.induction.matching import RecordIndex
 from gossamer.recipe.model import FieldType, TypeOptions
 from gossamer.recipe.sources import PagePart, PageView
 
@@ -318,3 +319,97 @@ def test_an_enumeration_in_lower_case_is_found_where_the_pages_write_it_in_upper
         "permanent",
         "freelance",
     ]
+
+
+def test_a_value_is_found_by_the_label_below_it():
+    wanted = goal("name", "text")
+    cells = "<div class=c><b class=v>{}</b><small>Stock</small></div>"
+    bodies = [
+        (f"{cells.format(count) * (at % 2)}<div class=c><b class=v>{name}</b><small>Model</small></div>", name)
+        for at, (name, _, count) in enumerate(LAMPS)
+    ]
+
+    finding = learned(wanted, bodies)
+
+    assert finding.decision is Decision.HEAL
+    other = f"{cells.format(7)}<div class=c><b class=v>Ivy</b><small>Model</small></div>"
+    assert reads(wanted, finding, other) == "Ivy"
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        "<div class=pic style=\"height: 9px; background-image: url('{}')\"></div>",
+        "<x-pic class=pic srcset='{} 1x, /other.jpg 2x'></x-pic>",
+    ],
+)
+def test_a_picture_is_found_among_other_words_of_its_attribute(picture):
+    wanted = goal("image", "url")
+    bodies = [(picture.format(f"/p/{name}.jpg"), f"https://old.example/{name}.jpg") for name, _, _ in LAMPS]
+
+    finding = learned(wanted, bodies)
+
+    assert finding.decision is Decision.HEAL
+    assert reads(wanted, finding, picture.format("/p/ivy.jpg")) == "https://shop.example/p/ivy.jpg"
+
+
+STATES = {
+    "names and values": '<script>window.__S = {{"rows": {}}}</script>',
+    "JSON in a string": '<script>window.__S = JSON.parse("{{\\"rows\\": {}}}")</script>',
+    "JSON in pieces": '<script>self.__f.push([1, "5:{{\\"rows\\": {}}}\\n"])</script>',
+}
+
+
+@pytest.mark.parametrize("how", STATES)
+def test_a_value_is_found_by_its_name_in_a_list_of_data(how):
+    wanted = goal("name", "text")
+
+    def body(name: str, count: int, turn: int) -> str:
+        rows = [f'{{"label": "Model", "value": "{name}"}}', f'{{"label": "Stock", "value": "{count}"}}']
+        text = f"[{', '.join(rows[:: -1 if turn % 2 else 1])}]"
+        return STATES[how].format(text if how == "names and values" else text.replace('"', '\\"'))
+
+    finding = learned(wanted, [(body(name, count, at), name) for at, (name, _, count) in enumerate(LAMPS)])
+
+    assert finding.decision is Decision.HEAL
+    assert [reads(wanted, finding, body("Ivy", 3, turn)) for turn in (0, 1)] == ["Ivy", "Ivy"]
+
+
+def test_a_price_that_a_style_strikes_out_is_not_the_price():
+    wanted = goal("price", "money")
+    cell = "<div>{}<b class=v>€{}</b><small>Price</small></div>"
+    struck = '<b class=v style="text-decoration: line-through">€{}</b>'
+    prices = [Money(Decimal(price), "EUR") for _, price, _ in LAMPS]
+    bodies = [
+        (cell.format(struck.format(price.amount + 5) if at % 2 else "", price.amount), price)
+        for at, price in enumerate(prices)
+    ]
+
+    finding = learned(wanted, bodies)
+
+    assert reads(wanted, finding, cell.format(struck.format(90), 70)) == Money(Decimal(70), "EUR")
+
+
+def test_a_page_is_not_about_a_record_that_only_a_card_on_it_shows():
+    goals = [
+        goal("sku", "text"),
+        goal("title", "text"),
+        goal("brand", "text"),
+        goal("price", "money"),
+        goal("size", "int"),
+    ]
+    records = {
+        f"L-{at}": {"sku": f"L-{at}", "title": f"{name} lamp", "brand": "Halden" if at else "Kestrel",
+                    "price": Money(Decimal(price), "EUR"), "size": 100 + at, "colour": f"RAL 10{at}0"}
+        for at, (name, price, _) in enumerate(LAMPS)
+    }  # fmt: skip
+    index = RecordIndex(records, goals)
+    facts = "<p>{0[sku]}</p><p>{0[brand]}</p><p>{1} EUR</p><p>{0[size]}</p><p>{0[colour]}</p>"
+    of_moss = f"<h1>Moss lamp</h1>{facts.format(records['L-0'], '12.50')}"
+    unknown = "<h1>Ivy lamp</h1><p>Kestrel</p><p>31.00 EUR</p><p>7</p>"
+    card = "<aside><a href=/x>Moss lamp</a> 12.50 EUR</aside>"
+
+    assert index.match(sample(of_moss)) == "L-0"
+    assert index.match(sample(unknown)) is None, "the brand of one known record is no proof"
+    assert index.match(sample(unknown + card)) is None
+    assert index.match(sample(of_moss.replace("L-0", ""))) == "L-0", "without its key, by what else is on it"

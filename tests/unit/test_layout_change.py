@@ -14,10 +14,12 @@ from gossamer.model.healing import HealedField, LayoutChange, LayoutState, Rules
 from gossamer.model.item import content_hash, schema_of
 from gossamer.model.job import JobTerms
 from gossamer.model.record import Attempt, PageResult, Record, Tally
+from gossamer.project.access.keys import OWNER
 from gossamer.project.open import Project, open_project
 from gossamer.project.spiders.apply import undo
 from gossamer.project.spiders.heal import FieldHealing, Healing, KindHealing
 from gossamer.project.spiders.healed_values import healed_values
+from gossamer.project.spiders.healing import HealingOf, show_healing
 from gossamer.project.spiders.layout_change import (
     doubts,
     empty_fields,
@@ -205,3 +207,37 @@ async def test_the_run_after_decides_whether_a_change_is_over(folder, changed, s
         assert change.state is state
         if state is LayoutState.DOUBTFUL:
             assert "gossamer heal shop --undo" in change.words
+
+
+async def test_values_that_drift_are_a_warning_until_they_are_as_they_were(folder):
+    async with open_project(load(start=folder)) as project:
+        spider = spider_of(read_recipe(TEXT.encode(), "shop.toml"))()
+        watch = LayoutWatch(project, SimpleNamespace(held=True), Silence())  # type: ignore[arg-type]
+
+        async def run(times: int) -> LayoutChange | None:
+            job, _ = await project.state.jobs.open_job("shop", JobTerms(spider="shop"), fresh=True)
+            now = project.clock.now() + 1
+            found = [item(spider, n, times * (10 + n), now, job.id) for n in range(24)]
+            await project.records.save(found)
+            await project.state.jobs.close_job(job.id, "done")
+            await watch.turn()
+            return await layout_change_of(project, "shop")
+
+        now = project.clock.now()
+        await project.records.save([item(spider, n, 10 + n, now - 500, "shop-0") for n in range(24)])
+        assert await run(1) is None
+        warned = await run(100)  # cents
+        assert warned is not None
+        assert warned.state is LayoutState.FOUND
+        assert "price is 100 times what it was, in the middle of 24 items" in warned.words
+        shown = await show_healing(project, OWNER, HealingOf(spider="shop"))
+        assert shown.evidence is not None
+        assert shown.evidence.drift[0].examples[0] == ("A23", "33.00 EUR", "3300.00 EUR")
+
+        still = await run(100)  # nothing has changed since, and the stored values are as wrong as before
+        assert still is not None
+        assert (still.is_open, still.since) == (True, warned.since)
+
+        over = await run(1)
+        assert over is not None
+        assert over.state is LayoutState.OVER

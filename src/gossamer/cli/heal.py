@@ -23,7 +23,7 @@ from ..project.spiders.rules import held_rules, restore_file, rules_of, write_ru
 from ..settings import Settings
 from ..units import many, visible, visible_lines
 from .app import app, open_crawled, out, run_async, settings_with
-from .layout import advise, heading, print_json, write_bytes
+from .layout import advise, heading, print_drift, print_json, write_bytes
 from .options import JsonOption
 
 VALUES_SHOWN = 50
@@ -192,6 +192,7 @@ def _show(healing: Healing) -> None:
             _show_field(field)
         if kind.unhurt:
             out.print(Text(f"  as before: {', '.join(kind.unhurt)}", "dim"))
+    print_drift(healing.drift)
 
 
 def _show_field(field: FieldHealing) -> None:

@@ -13,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.cells import cell_len
@@ -26,6 +26,9 @@ from ..model.run_records import RunRecords
 from ..project.records.items import reasons_in_words, shared_in_words, sum_in_words
 from ..units import visible, visible_lines
 from .app import err, out, word_breaks
+
+if TYPE_CHECKING:
+    from ..project.spiders.drift import FieldDrift
 
 GAP = "  "
 NAME = "gossamer"  # of the program
@@ -226,6 +229,14 @@ def print_groups(failures: Failures | None, *, console: Console = out) -> None:
             console.print(Text(f"    all of them: gossamer dead replay --group {group.key}", style="dim"))
     if failures.others_in_words:
         console.print(Text(f"  {failures.others_in_words}", style="dim"), soft_wrap=True)
+
+
+def print_drift(drift: Sequence[FieldDrift]) -> None:
+    """Fields whose values are of another kind than before, with some of them."""
+    for one in drift:
+        heading(one.field, one.words)
+        for key, before, now in one.examples:
+            out.print(Text(f"  {visible(key)[:30]}: {visible(before)[:60]} -> {visible(now)[:60]}"))
 
 
 def heading(text: str, note: str = "") -> None:

@@ -32,10 +32,11 @@ from ..project.records.records import (
     quality,
     schemas,
 )
+from ..project.spiders.drift import spider_drift
 from ..settings import Settings
 from ..units import many, moment, visible
 from .app import app, ask, err, open_crawled, out, run_async, settings_with
-from .layout import Column, advise, heading, print_json, print_table
+from .layout import Column, advise, heading, print_drift, print_json, print_table
 from .options import JsonOption
 
 RECORDS_SHOWN = 10
@@ -248,6 +249,8 @@ def quality_verb(
             for one in shown
         ],
     )  # fmt: skip
+    if spider is not None:
+        print_drift(ask(lambda project: spider_drift(project, spider)))
     if spider is None:
         advise((f"gossamer quality {scores[-1].spider}", "field by field"))
     else:

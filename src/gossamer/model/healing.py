@@ -109,6 +109,7 @@ class LayoutChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     healed: int = 0  # fields with sure rules
     version: int = FILE  # of the healed rules, if some were taken into use
     evidence: msgspec.Raw = msgspec.Raw(b"null")
+    since: float = 0.0  # when the run began whose values are the first that are doubted; 0.0: none are
     counted: dict[str, tuple[int, int]] = {}  # by type and field: values checked and filled on that day, until then
 
     @property

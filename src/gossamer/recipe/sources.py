@@ -30,6 +30,7 @@ MOST = 10_000  # values from one source in one part
 _JSON_START = re.compile(r"[{\[]")
 _DIGITS = re.compile(r"\d+")
 _WHOLE = re.compile(r"(\d)[.,]?(?=\D*$)")
+_ESCAPED = re.compile(r'(?:[^"\\]|\\.)*')
 _NEAR = 1000  # JSON must begin within this many characters after its mark
 _DECODER = json.JSONDecoder(strict=False)
 NOTHING = msgspec.UNSET
@@ -230,6 +231,17 @@ def _json_after(text: str, mark: str) -> Any:
         return NOTHING
     try:
         return _DECODER.raw_decode(text, start.start())[0]
+    except (ValueError, RecursionError):
+        return _json_in_string(text, start.start())
+
+
+def _json_in_string(text: str, start: int) -> Any:
+    """The JSON of a string that begins there, as in JSON.parse("{\\"a\\": 1}")."""
+    escaped = _ESCAPED.match(text, start)
+    if escaped is None or "\\" not in escaped[0]:
+        return NOTHING
+    try:
+        return _DECODER.raw_decode(json.loads(f'"{escaped[0]}"', strict=False))[0]
     except (ValueError, RecursionError):
         return NOTHING
 

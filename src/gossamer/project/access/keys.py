@@ -76,12 +76,14 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
 
     def refusal(self, *, for_admins: bool = False) -> str:
-        """Why the holder may not change something, as a sentence; "" if scopes alone decide. `for_admins`: who has keys
-        and what is erased."""
+        """Why the holder may not change something, as a sentence; "" if scopes alone decide. `for_admins`: who has keys,
+        what is erased, and new files of the project."""
         if self.role == VIEWER:
             return "Your key is that of a viewer: it sees everything and changes nothing. Ask for an operator's key."
         if self.role == OPERATOR and for_admins:
-            return "Your key is that of an operator: keys and erasure are for admins. Ask for an admin's key."
+            return (
+                "Your key is that of an operator: keys, erasure and new recipes are for admins. Ask for an admin's key."
+            )
         return ""
 
     @property

@@ -1,12 +1,14 @@
 """Values chosen on an archived page, and the recipe that finds them: `gossamer new --example` for the dashboard.
 
 What it does: a child process (page_child.py) lists the texts of the page and learns the rules, tried on a few other
-archived pages at like addresses. Nothing is requested, nothing is stored. How it fails: BadRequest for a value that is
-not on the page, a page that is not in the archive, and rules that take too long; BackendUnavailable.
+archived pages at like addresses. Nothing is requested, and only `save_recipe` writes: a new file. How it fails:
+BadRequest for a value that is not on the page, a page that is not in the archive, and rules that take too long;
+Misconfigured for a name that is taken; BackendUnavailable.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 from itertools import islice
@@ -18,12 +20,14 @@ from ...model.record import PageFacts
 from ...recipe.by_example import FieldByExample
 from ...recipe.induction.outline import PageOutline
 from ...recipe.induction.page_places import address_shape
+from ...recipe.reader import read_recipe
 from ...store.contract import VisitQuery
 from ...store.page_format import read_visit
 from ..access.keys import Caller
 from ..jobs.api_jobs import public_url
 from ..jobs.api_requests import BadRequest
 from ..open import Project
+from ..spiders.recipes import new_recipe, write_draft
 from .page_child import LearnedHere, LearnRules, OutlinePage, SentPage, sent_page
 from .results import PageReader
 
@@ -43,6 +47,11 @@ class RecipeHere(msgspec.Struct, frozen=True, kw_only=True):
     fields: list[FieldByExample]
     tried: int
     command: str
+
+
+class SavedRecipe(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    file: str  # below the project's folder
 
 
 async def page_outline(project: Project, pages: PageReader, caller: Caller, url: str) -> PageOutline | None:
@@ -86,6 +95,22 @@ async def recipe_here(project: Project, pages: PageReader, caller: Caller, url: 
         tried=found.tried,
         command=_command(copy.url, values),
     )
+
+
+async def save_recipe(
+    project: Project, pages: PageReader, caller: Caller, url: str, fields: str, name: str
+) -> SavedRecipe:
+    """Learn the rules again, and write them into a new file of the project's spiders. No text of a recipe is taken from
+    a client, and no file is overwritten. Raises BadRequest, Misconfigured."""
+    found = await recipe_here(project, pages, caller, url, fields)
+
+    def write() -> SavedRecipe:
+        spider, file = new_recipe(project.settings, url, name.strip())
+        read_recipe(found.recipe.encode(), str(file))
+        write_draft(file, found.recipe)
+        return SavedRecipe(name=spider, file=file.relative_to(project.settings.root).as_posix())
+
+    return await asyncio.to_thread(write)
 
 
 async def _newest(project: Project, pages: PageReader, caller: Caller, url: str) -> PageFacts | None:

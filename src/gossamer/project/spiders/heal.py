@@ -32,6 +32,7 @@ from ...recipe.overlay import raw_field
 from ...recipe.spider import RecipeSpider
 from ...units import many
 from ..open import Project
+from .drift import FieldDrift, drift_words, spider_drift
 from .field_change import field_changes
 from .rules import healed, rules_of
 from .shown_pages import (
@@ -99,11 +100,12 @@ class Healing(msgspec.Struct, frozen=True, kw_only=True):
     read: int
     kinds: list[KindHealing]
     left_out: list[str]  # kinds with records that cannot be healed yet, each with the reason
+    drift: list[FieldDrift] = []  # values of another kind than before, though rules find them
 
     def words(self) -> str:
         """What a person should know of it: since when, how many fields have new rules, and which have none."""
         if not self.kinds:
-            return "Nothing is broken: the rules find what they found before."
+            return drift_words(self.drift) or "Nothing is broken: the rules find what they found before."
         since = min(kind.since for kind in self.kinds)
         fields = [one for kind in self.kinds for one in kind.fields]
         sure = [one for one in fields if one.decision is Decision.HEAL]
@@ -165,6 +167,7 @@ async def find_healing(project: Project, spider: RecipeSpider, *, tell: Any = la
             for kind in recipe.kinds.values()
             if kind.item and kind not in wanted
         ],
+        drift=await spider_drift(project, spider.name),
     )
 
 

@@ -14,7 +14,7 @@ from datetime import timedelta
 import msgspec
 
 from ...frontier.contract import DeadFilter
-from ...model.healing import LAYOUT, HealedField, LayoutChange, LayoutState, RulesVersion
+from ...model.healing import FILE, LAYOUT, HealedField, LayoutChange, LayoutState, RulesVersion
 from ...model.job import Job, JobState
 from ...model.record import Tally, day_of
 from ...model.shelf import ShelfKind
@@ -28,6 +28,7 @@ from ...units import many
 from ..open import Project
 from ..records.records import healed_marks
 from ..reparse.archive_job import FAILED
+from .drift import FieldDrift, drift_words
 from .heal import Healing, chosen_fields
 from .healed_values import healed_record
 
@@ -99,6 +100,24 @@ async def change_of(project: Project, healing: Healing, job: str, letters: int, 
         evidence=msgspec.Raw(msgspec.json.encode(healing, enc_hook=str)),
         counted={f"{one.type}.{one.field}": (one.checked, one.filled) for one in _of_fields(tallies)},
         **given,  # type: ignore[arg-type]  # its fields
+    )
+
+
+def drift_change(project: Project, job: Job, drift: Sequence[FieldDrift], since: float) -> LayoutChange:
+    """An early warning that values drift, `since` a run before if it was open then."""
+    spider = job.spider_name
+    healing = Healing(
+        spider=spider, file="", site="", rules=FILE, ended=False, read=0, kinds=[], left_out=[], drift=list(drift)
+    )
+    return LayoutChange(
+        spider=spider,
+        job=job.id,
+        letters=0,
+        at=project.clock.now(),
+        state=LayoutState.FOUND,
+        words=f"Values of {spider} may be wrong since {job.id}. {drift_words(drift)} See `gossamer quality {spider}`.",
+        evidence=msgspec.Raw(msgspec.json.encode(healing)),
+        since=since or job.created_at,
     )
 
 

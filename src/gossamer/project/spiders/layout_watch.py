@@ -21,9 +21,11 @@ from ...schedule.leadership import Lead
 from ...schedule.spider_loader import SpiderLoader
 from ...settings.quality_tables import AUTO, OFF
 from ..open import Project
+from .drift import spider_drift
 from .layout_change import (
     Damage,
     doubts,
+    drift_change,
     find_damage,
     layout_change_of,
     layout_changes,
@@ -45,6 +47,7 @@ class LayoutWatch:
         self._lead = lead
         self._events = events
         self._tried: dict[str, tuple[str, int, float]] = {}  # by spider: job, letters, when
+        self._drift: dict[str, tuple[str, bool]] = {}  # by spider: the job that was looked at, and whether it drifts
         self._told: set[str] = set()
         self._loader = SpiderLoader(project.settings)
 
@@ -69,7 +72,7 @@ class LayoutWatch:
             if damage.is_enough:
                 if self._project.settings.heal.mode != OFF and self._is_due(damage, change):
                     await self._learn(damage)
-            elif change is not None and change.is_open:
+            elif not await self._drifts(damage, change) and change is not None and change.is_open:
                 await self._settle(damage, change)
 
     # -- learning ----------------------------------------------------------------------------------------------
@@ -130,6 +133,23 @@ class LayoutWatch:
                 words=words,
             ),
         )
+
+    async def _drifts(self, damage: Damage, change: LayoutChange | None) -> bool:
+        """Is the change of this spider that its values drift? They are looked at when a run has ended."""
+        open_change = change if change is not None and change.is_open else None
+        if self._project.settings.heal.mode == OFF or (open_change and open_change.state is not LayoutState.FOUND):
+            return False
+        if not damage.ended:
+            return open_change is not None and open_change.since > 0
+        job, drifts = self._drift.get(damage.spider, ("", False))
+        if job != damage.job.id:
+            found = await spider_drift(self._project, damage.spider)
+            drifts = bool(found)
+            self._drift[damage.spider] = (damage.job.id, drifts)
+            if found:
+                since = open_change.since if open_change is not None else 0.0
+                await put_layout_change(self._project, drift_change(self._project, damage.job, found, since))
+        return drifts
 
     # -- what became of it -------------------------------------------------------------------------------------
 

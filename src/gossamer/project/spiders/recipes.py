@@ -17,10 +17,10 @@ from ...clock import SystemClock
 from ...errors import FetchFailed, FetchRefused, Misconfigured, ParseFailed
 from ...extract.media import Media
 from ...model.url import host_of, site_of
-from ...parse.discovery import RECIPE_ENDINGS, is_file_ref, load_spider, made_spider
+from ...parse.discovery import RECIPE_ENDINGS, is_file_ref, list_spiders, load_spider, made_spider
 from ...parse.page import Page
 from ...parse.spider import Spider as Spider
-from ...parse.spider import compose_name, is_spider_name
+from ...parse.spider import compose_name, is_spider_name, spider_name_of
 from ...pipeline.quality_rules import Fault
 from ...pipeline.steps import Dropped, Piped
 from ...recipe.draft import RecipeDraft, detail_links, draft_recipe
@@ -276,6 +276,17 @@ def place_for(
     file = _free_place(settings.root / settings.spiders if in_project else folder, name, python=python)
     shown = file.relative_to(folder) if file.is_relative_to(folder) else file
     return file, name, name if in_project else str(shown), shown
+
+
+def new_recipe(settings: Settings, url: str, name: str) -> tuple[str, Path]:
+    """The name of a new recipe of the project, and its file: in the folder of its spiders, wherever the server was
+    started. Without a name it has that of the site. Raises Misconfigured if either is taken."""
+    file = _free_place(settings.root / settings.spiders, _checked_name(name or _name_for(url)), python=False)
+    spider = spider_name_of(file.stem)
+    taken = next((one for one in list_spiders(settings.root, settings.spiders).spiders if one.name == spider), None)
+    if taken is not None:
+        raise Misconfigured(f"{spider} is the name of a spider already: {taken.path.name}. Choose another one.")
+    return spider, file
 
 
 def write_draft(file: Path, text: str) -> None:

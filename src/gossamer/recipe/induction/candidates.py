@@ -25,6 +25,7 @@ from .spots import Spot, has_cents, is_struck, root_of, spots_of
 SourceTable: TypeAlias = dict[str, Any]  # a source as a recipe writes it
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
+_ENTRY = re.compile(r"\[[1-9]\d*\]")  # of a list in JSON, beyond the first
 _MOST_POOLED = 4_000  # candidates of a field between two prunings
 _MOST_SPOTS = 40  # of a field on one page
 _MOST_TRIED = 64  # candidates of a field
@@ -37,6 +38,7 @@ _READING_COST = {
     "decimal": 0.0,
     "currency": 0.0,
     "format": 0.0,
+    "regex": 0.1,
 }
 
 
@@ -49,7 +51,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def by_position(self) -> bool:
-        return ":nth-of-type" in self.table.get("css", "")
+        return ":nth-of-type" in self.table.get("css", "") or _ENTRY.search(self.table.get("json", "")) is not None
 
 
 class Pool:
@@ -124,7 +126,8 @@ def tables_of(spot: Spot, reading: Reading, located: Located | None, goal: Goal)
     extra = dict(reading)
     cost = sum(_READING_COST.get(name, 0.0) for name in extra) + _noise(spot, goal)
     if spot.element is None:
-        weight = spot.weight * (1.0 if "structured" in dict(spot.base) else 0.85)
+        base = dict(spot.base)
+        weight = spot.weight * (1.0 if "structured" in base else 0.4 if _ENTRY.search(base.get("json", "")) else 0.85)
         return [({**dict(spot.base), **extra}, weight - cost)]
     if located is None:
         return []
@@ -135,6 +138,8 @@ def tables_of(spot: Spot, reading: Reading, located: Located | None, goal: Goal)
             return found
     if spot.take.startswith("::attr(") and not spot.base and (xpath := located.beside(spot.element, spot.take[7:-1])):
         found.append(({"xpath": xpath, **extra}, 0.66 - cost))
+    if not spot.take and not spot.base and spot.cents is None and (xpath := located.above(spot.element)):
+        found.append(({"xpath": xpath, **extra}, 0.7 - cost))
     for css, weight, label in located.of(spot.element):
         if label:
             if spot.take or spot.base or spot.cents is not None:

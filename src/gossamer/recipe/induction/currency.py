@@ -23,7 +23,7 @@ from .candidates import SourceTable, compiled, value_on
 from .decision import Decision, Tried, joined
 from .goal import Goal, Sample, plain
 from .locators import _column_head
-from .spots import Spot, is_struck, root_of
+from .spots import STRUCK, Spot, is_struck, root_of
 
 _BY_POSITION = 0.3  # the weight of rules that count elements
 _PAIRED = 8  # of the best rules, whose pairs are tried
@@ -68,7 +68,7 @@ def unstruck(goal: Goal, rules: Sequence[Tried], samples: Sequence[Sample], know
     marked = []
     for at, sample in enumerate(samples):
         root = root_of(sample)
-        if root is not None and root.select_one("del, s, strike") is not None:
+        if root is not None and root.select_one(STRUCK) is not None:
             marked.append((at, sample))
     clean, rest = list[Tried](), list[tuple[Tried, list[int]]]()
     for rule in rules:

@@ -37,6 +37,7 @@ class Located:
 
     def __init__(self, root: Document | Element) -> None:
         self._root = root
+        self._anywhere = ".//" if isinstance(root, Element) else "//"  # within a block, nothing outside of it
         self._known: dict[str, list[Locator]] = {}
         self._names: dict[str, list[tuple[str, float]]] = {}
 
@@ -67,12 +68,35 @@ class Located:
                 if not said or not _IDENT.fullmatch(attribute) or before.tag in SILENT:
                     return ""
                 inner = f"descendant-or-self::{element.tag}/@{attribute}"
-                return f'//{before.tag}[normalize-space(.)="{words}"]/following-sibling::*[1]/{inner}'
+                return f'{self._anywhere}{before.tag}[normalize-space(.)="{words}"]/following-sibling::*[1]/{inner}'
             parent = here.parent
             if not isinstance(parent, Element) or parent == self._root:
                 return ""
             here = parent
         return ""
+
+    def above(self, element: Element) -> str:
+        """An XPath to an element by the label behind it, if there is none before it; "" if there is none at all."""
+        here, text = element, element.text.strip()
+        for _ in range(4):
+            after = here.next_sibling
+            while isinstance(after, Text) and not after.data.strip():
+                after = after.next_sibling
+            if after is not None:
+                break
+            parent = here.parent
+            if not isinstance(parent, Element) or parent == self._root or parent.text.strip() != text:
+                return ""
+            here = parent
+        else:
+            return ""
+        words = " ".join(after.text.split()) if isinstance(after, Element) and not after.select("*")[1:] else ""
+        said = 1 < len(words) <= LONGEST and '"' not in words and not any(map(str.isdigit, words))
+        last = isinstance(after, Element) and after.next_sibling is None
+        if not isinstance(after, Element) or not said or not last or labels_of(element, self._root):
+            return ""
+        inner = "" if here == element else f"/descendant-or-self::{element.tag}[1]"
+        return f'{self._anywhere}{after.tag}[normalize-space(.)="{words}"]/preceding-sibling::*[1]{inner}'
 
     def _find(self, element: Element) -> Iterator[Locator]:
         own = simple_names(element)

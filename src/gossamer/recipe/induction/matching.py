@@ -14,6 +14,8 @@ from .spots import Spot, spots_of
 
 _LONGEST = 200  # characters of a text whose words may be a key
 _SHORTEST = 5  # characters of a text that may tell records apart
+_DISTINCT = 0.9  # of the values of a field that may tell records apart
+_KEYED, _UNKEYED = 0.4, 0.5  # of the values of a record: a page about it has more, with its key and without
 _MOST = 8  # records whose other values are compared
 
 
@@ -24,13 +26,15 @@ class RecordIndex:
         self._records = records
         self._goals = list(goals)
         self._by_text: dict[str, str] = {}  # "" for a text of several records
-        for key, values in records.items():
-            for goal in goals:
-                value = values.get(goal.name)
-                if goal.type in (FieldType.TEXT, FieldType.URL) and isinstance(value, str):
-                    text = plain(value)
-                    if _SHORTEST <= len(text) <= _LONGEST:
-                        self._by_text[text] = "" if self._by_text.get(text, key) != key else key
+        for goal in goals:
+            if goal.type not in (FieldType.TEXT, FieldType.URL):
+                continue
+            texts = {key: plain(text) for key, one in records.items() if isinstance(text := one.get(goal.name), str)}
+            if len(set(texts.values())) < _DISTINCT * len(texts):
+                continue  # a brand that one known record has is also that of records that are not known
+            for key, text in texts.items():
+                if _SHORTEST <= len(text) <= _LONGEST:
+                    self._by_text[text] = "" if self._by_text.get(text, key) != key else key
 
     def __len__(self) -> int:
         return len(self._records)
@@ -40,14 +44,19 @@ class RecordIndex:
         spots = spots_of(sample)
         words = {word for spot in spots for word in _words(spot, sample)}
         if sample.part.element is None:
-            words |= set(plain(sample.part.view.page.url).replace("/", " ").replace("-", " ").split())
+            address = set(plain(sample.part.view.page.url).replace("/", " ").replace("-", " ").split())
+            named = [key for key in address if key in self._records]
+            if len(named) == 1:
+                return named[0]
+            words |= address
         found = [key for key in words if key in self._records][: _MOST + 1]
         if not found:
             votes = Counter(key for word in words if (key := self._by_text.get(word)))
             (first, most), (_, less), *_ = [*votes.most_common(2), ("", 0), ("", 0)]
-            return first if most > less else None
+            return first if most > less and self._is_about(spots, first, _UNKEYED) else None
         if len(found) == 1 or len(found) > _MOST:
-            return found[0] if len(found) == 1 else None
+            alone = len(found) == 1 and (sample.part.element is not None or self._is_about(spots, found[0], _KEYED))
+            return found[0] if alone else None
         counted = sorted(((self._held(spots, key), key) for key in found), reverse=True)
         return counted[0][1] if counted[0][0] > counted[1][0] else None
 
@@ -58,6 +67,11 @@ class RecordIndex:
             if key:
                 return key
         return ""
+
+    def _is_about(self, spots: Sequence[Spot], key: str, share: float) -> bool:
+        """Do enough values of the record stand there? A card of another thing has its name and its price."""
+        readable = [value for value in self._records[key].values() if value is not None and not isinstance(value, bool)]
+        return self._held(spots, key) > share * len(readable)
 
     def _held(self, spots: Sequence[Spot], key: str) -> int:
         """How many values of the record stand on the page."""

@@ -16,7 +16,7 @@ from ..labels import LONGEST, label_text, split_label
 from .candidates import SourceTable, tables_of
 from .goal import Goal, Sample, plain
 from .locators import Located
-from .spots import MOST_ELEMENTS, Spot, root_of, spots_of
+from .spots import MOST_ELEMENTS, STRUCK, Spot, root_of, spots_of
 
 _MOST_SPOTS = 500  # of a page that differ from those of the others
 _MOST_PLACES = 5  # of one spot
@@ -101,14 +101,14 @@ def _held(spots: Sequence[Spot]) -> list[Spot]:
             held.append(msgspec.structs.replace(spot, text=f"{spot.text} {price[1] if price else ''}".strip()))
         elif spot.element is None:
             held.append(spot)
-        elif spot.element.css_path() not in split and spot.element.closest("del, s, strike") is None:
+        elif spot.element.css_path() not in split and spot.element.closest(STRUCK) is None:
             held.append(_unstruck(spot, spot.element))
     return held
 
 
 def _unstruck(spot: Spot, element: Element) -> Spot:
     """Of a price before a sale and the one after it, the one that holds."""
-    if spot.take or len(spot.text) > 2 * LONGEST or not (struck := element.select("del, s, strike")[:3]):
+    if spot.take or len(spot.text) > 2 * LONGEST or not (struck := element.select(STRUCK)[:3]):
         return spot
     text = spot.text
     for one in struck:

@@ -29,6 +29,12 @@ _FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%
             "%m/%d/%y", "%Y年%m月%d日", "%Y%m%d")  # fmt: skip
 _NUMERIC_DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}|\d{4}年\d{1,2}月\d{1,2}日|(?<!\d)(?:19|20)\d{6}(?!\d)")
 _ADDRESSES = ("href", "src", "content", "data-src", "data-lazy-src", "data-original", "data-image", "poster", "data")
+# Addresses with other words around them: a background, and a picture in several sizes.
+_ADDRESS_IN = {
+    "::attr(style)": re.compile(r"url\(['\"]?([^'\")]+)"),
+    "::attr(srcset)": re.compile(r"^\s*([^\s,]+)"),
+    "::attr(data-srcset)": re.compile(r"^\s*([^\s,]+)"),
+}
 
 
 class Wanted:
@@ -85,6 +91,10 @@ class Wanted:
         if self.dates and len(text) <= 120 and _DIGIT.search(text):
             for at, goal, value in self.dates:
                 yield from ((at, reading) for reading in _dates(raw, text, goal, value, language))
+        pattern = _ADDRESS_IN.get(spot.take) if self.addresses else None
+        if pattern is not None and (found := pattern.search(raw)):
+            for at in self.addresses.get(basename(found[1]) or found[1], ()):
+                yield at, (("regex", pattern.pattern),)
         address = isinstance(raw, str) and len(raw) <= 1000 and ("/" in raw or "." in raw)
         if self.addresses and address and (not spot.take or spot.take[7:-1] in _ADDRESSES or "data-" in spot.take):
             for at in self.addresses.get(basename(raw) or raw, ()):

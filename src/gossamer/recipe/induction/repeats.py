@@ -25,6 +25,7 @@ _MOST_ELEMENTS = 2_000  # that a selector finds on a page
 _FEWEST = 3  # records in blocks of their own
 _COVERED = 0.7  # of the records on the pages
 _STRANGERS = 0.5  # share of blocks that may hold no record that is known
+_MANY, _MOST_STRANGERS = 10, 0.7  # the same if so many records are known
 
 
 class Blocks(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +38,9 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_sure(self) -> bool:
-        return self.agree >= _FEWEST and self.agree >= _COVERED * self.known and self.known >= _STRANGERS * self.found
+        strangers = _MOST_STRANGERS if self.agree >= _MANY else _STRANGERS
+        enough = self.agree >= _FEWEST and self.agree >= _COVERED * self.known
+        return enough and self.known >= (1 - strangers) * self.found
 
 
 class _Tried(msgspec.Struct):

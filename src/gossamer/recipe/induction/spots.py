@@ -22,10 +22,16 @@ _LONGEST = 6_000  # characters of a text
 _LONGEST_ATTRIBUTE = 400
 _LONGEST_JSON = 400_000
 _MOST_ATTRIBUTES = 14
-_MARK = re.compile(r"(?:(?:var|let|const)\s+)?[\w.$]{2,60}(?:\[[\"'][\w-]{1,40}[\"']\])?\s{0,3}=\s{0,3}(?=[{\[])")
+_PUSHED = re.compile(r"""\.push\(\[\d{1,3},\s?"[^"\\{\[]{0,20}(?=[{\[])""")  # JSON as a string, in pieces
+_MARK = re.compile(
+    r"(?:(?:var|let|const)\s+)?[\w.$]{2,60}(?:\[[\"'][\w-]{1,40}[\"']\])?\s{0,3}=\s{0,3}(?:JSON\.parse\(\")?(?=[{\[])"
+)
+_MOST_ENTRIES, _MOST_NAMING = 40, 3  # of a list of names and values
+_SAID = re.compile(r"[^\W\d_][^\"'\\\\]{0,39}")
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w{0,60}")
-_NO_VALUES = frozenset(("style", "class", "id", "for", "d", "viewbox", "xmlns", "integrity", "nonce", "srcset"))
+_NO_VALUES = frozenset(("style", "class", "id", "for", "d", "viewbox", "xmlns", "integrity", "nonce"))
 _CENTS = re.compile(r"\d{2}")
+STRUCK = 'del, s, strike, .line-through, [style*="line-through"]'  # what was valid before
 _DIGIT = re.compile(r"\d")
 
 
@@ -55,9 +61,9 @@ def is_struck(spot: Spot) -> bool:
     element = spot.element
     if element is None:
         return False
-    if element.closest("del, s, strike") is not None:
+    if element.closest(STRUCK) is not None:
         return True
-    inner = element.select("del, s, strike")[:10] if not spot.take and spot.cents is None else ()
+    inner = element.select(STRUCK)[:10] if not spot.take and spot.cents is None else ()
     return any(_DIGIT.search(one.text) for one in inner)
 
 
@@ -175,6 +181,7 @@ def leaves(document: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
                         inner.append((where + step, one))
             elif isinstance(value, list):
                 inner += [(f"{where}[{at}]", one) for at, one in enumerate(value[:8])]
+                inner += [(f"{where}{step}", one) for step, one in _named_entries(value)]
             elif value is not None and value != "":
                 yield where, value
             count += 1
@@ -183,6 +190,20 @@ def leaves(document: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
         level = inner
         if not level:
             return
+
+
+def _named_entries(entries: list[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The entries of a list that say what they are, as filters: `[?@.label=="Price"]`, without that word."""
+    some = [one for one in entries[:_MOST_ENTRIES] if isinstance(one, dict)]
+    if len(some) < 2 or len(some) < len(entries[:_MOST_ENTRIES]):
+        return
+    for name in list(some[0])[:_MOST_NAMING]:
+        words = [one.get(name) for one in some]
+        if not _PLAIN_KEY.fullmatch(name) or not all(isinstance(one, str) and _SAID.fullmatch(one) for one in words):
+            continue
+        if len(set(words)) == len(words):
+            for word, one in zip(words, some, strict=True):
+                yield f'[?@.{name}=="{word}"]', {key: inner for key, inner in one.items() if key != name}
 
 
 def _data_spots(sample: Sample) -> Iterator[Spot]:
@@ -252,7 +273,7 @@ def _script_spots(script: Element) -> Iterator[Spot]:
         return
     if len(text) > _LONGEST_JSON:
         return
-    for match in list(_MARK.finditer(text))[:10]:
+    for match in [*list(_MARK.finditer(text))[:10], *list(_PUSHED.finditer(text))[:10]]:
         mark = match[0].rstrip()
         document = _json_after(text, mark)
         if document is not msgspec.UNSET:

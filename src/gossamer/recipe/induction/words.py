@@ -32,11 +32,11 @@ _TO_BE_HAD = (Availability.IN_STOCK, Availability.LIMITED, Availability.ONLINE_O
 # fmt: off
 _YES = frozenset((
     "yes", "true", "on", "1", "y", "ja", "oui", "sí", "si", "sim", "sì", "tak", "ano", "да", "так", "evet", "igen",
-    "da", "joo", "kyllä", "はい", "是", "有", "예",
+    "da", "joo", "kyllä", "はい", "可", "あり", "是", "有", "예",
 ))
 _NO = frozenset((
     "no", "false", "off", "0", "n", "nein", "non", "não", "nie", "ne", "нет", "ні", "hayır", "nem", "nu", "ei", "nej",
-    "nei", "nee", "いいえ", "否", "無", "아니요",
+    "nei", "nee", "いいえ", "不可", "なし", "否", "無", "아니요",
 ))
 # fmt: on
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ...project.access.keys import JOBS, SCRAPE
-from ...project.pages.outline import page_outline, recipe_here
+from ...project.access.keys import ADMIN, JOBS, SCRAPE
+from ...project.pages.outline import page_outline, recipe_here, save_recipe
 from .templates import link
 from .view import Action, Context, Done, Shown, View, Visit
 
@@ -30,6 +30,14 @@ class OutlineForm(msgspec.Struct, frozen=True, kw_only=True):
     url: Address
     fields: Lines = ""
     take: Annotated[str, Meta(max_length=1000)] = ""  # a line more
+
+
+class SaveForm(msgspec.Struct, frozen=True, kw_only=True):
+    """The page, what was chosen on it, and the name of the new recipe; "" for that of the site."""
+
+    url: Address
+    fields: Lines
+    name: Annotated[str, Meta(max_length=100)] = ""
 
 
 async def outline(visit: Visit) -> Context:
@@ -59,8 +67,20 @@ def _address(url: str, lines: list[str]) -> str:
 async def learn(visit: Visit) -> Shown:
     form = visit.of(OutlineForm)
     found = await recipe_here(visit.project, visit.pages, visit.caller, form.url, form.fields)
-    values = {"found": found, "url": form.url, "back": _address(form.url, form.fields.splitlines())}
+    values = {
+        "found": found,
+        "url": form.url,
+        "fields": form.fields,
+        "back": _address(form.url, form.fields.splitlines()),
+    }
     return Shown(title="A recipe by example", template="outline_recipe.html", values=values, target=form.url)
+
+
+async def save(visit: Visit) -> Done:
+    form = visit.of(SaveForm)
+    saved = await save_recipe(visit.project, visit.pages, visit.caller, form.url, form.fields, form.name)
+    words = f"Wrote {saved.file}. Run {saved.name} here; workers on other machines need the file too."
+    return Done(words=words, to=link("/ui/spiders", q=saved.name), target=saved.name)
 
 
 VIEWS = (
@@ -79,4 +99,5 @@ VIEWS = (
 ACTIONS = (
     Action(path="/ui/outline/take", handler=take, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
     Action(path="/ui/outline/learn", handler=learn, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
+    Action(path="/ui/outline/save", handler=save, form=SaveForm, scope=ADMIN, for_admins=True),
 )

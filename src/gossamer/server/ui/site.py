@@ -341,6 +341,7 @@ class Dashboard:
                 if isinstance(done, Shown):
                     status = 201
                     context = self._context(request, visitor, done.title) | done.values
+                    context["allows"] = partial(self._allows, visit.caller)
                     return self._page(request, visitor, done.template, context, status)
                 status = 303
             except ApiError as error:
