@@ -1,11 +1,7 @@
 """Raw pages in a folder; fulfils `WholeArchive`.
 
-    <root>/YYYY-MM-DD/<writer>-<n>.zst      a segment: only one process appends to it, never changed afterwards
-    <root>/files/<ab>/<sha256>              a file that a spider asked for, as received (files.py)
-
-Each page is a separate zstd frame, so a segment is a valid .zst file (`zstdcat` shows it) and any page can be read
-alone. A frame holds one line of JSON (the snapshot without its body), the body, and a newline. A reference is
-`YYYY-MM-DD/<writer>-<n>.zst#offset+length`.
+The names are those of store/page_format.py. Only one process appends to a segment, which is never changed afterwards;
+`zstdcat` shows it. Files: files.py.
 
 How it fails: `BackendUnavailable` if the disk is full or failing; a partial write is cut off or, after a crash, left as
 a tail that no reference names. How it recovers: the next write starts a new segment.
@@ -24,25 +20,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-import msgspec
-import zstandard
-
 from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, Misconfigured, Permanent
 from ...model.page import Snapshot
+from ...store import page_format
 from ...store.contract import Segment
 from ...store.durable import make_folder, new_file, sync_folder
-from ...store.page_format import PagePacker, blank_frame, unpack_page
 from .files import FolderFiles, translate
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one started
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written when this much has accumulated
 
-_NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
-_SEGMENT = re.compile(_NAME)
-_REF = re.compile(rf"({_NAME})#([0-9]{{1,15}})\+([0-9]{{1,15}})")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class FolderArchive(FolderFiles):
@@ -65,12 +54,12 @@ class FolderArchive(FolderFiles):
         pending_bytes: int = PENDING_BYTES,
     ) -> None:
         super().__init__(root)
-        self._writer = _UNFIT.sub("-", writer).strip(".-_")[:100] or "writer"
+        self._writer = page_format.name_of_writer(writer)
         self._durable = durable
         self._segment_bytes = segment_bytes
         self._pending_bytes = pending_bytes
         self._clock = clock or SystemClock()
-        self._packer = PagePacker(level)
+        self._packer = page_format.PagePacker(level)
         self._lock = threading.Lock()  # one appender at a time, even if a caller was cancelled half-way
         self._segment: _Segment | None = None
         self._count = 0
@@ -134,7 +123,7 @@ class FolderArchive(FolderFiles):
             raise translate(error, self._root) from error
 
     async def write_segment(self, name: str, content: bytes) -> None:
-        if not _SEGMENT.fullmatch(name):
+        if not page_format.SEGMENT.fullmatch(name):
             raise Permanent(f"{name[:200]!r} is not the name of an archive file.")
         try:
             await asyncio.to_thread(self._write_segment, self._root / name, content)
@@ -197,10 +186,7 @@ class FolderArchive(FolderFiles):
                 self._segment = None
 
     def _get(self, ref: str) -> Snapshot:
-        match = _REF.fullmatch(ref)
-        if match is None:
-            raise Permanent(f"{ref[:200]!r} is not an archive reference; they look like 2027-01-31/host-1.zst#0+999.")
-        name, offset, length = match[1], int(match[2]), int(match[3])
+        name, offset, length = page_format.place_of(ref)
         try:
             with (self._root / name).open("rb") as file:
                 if offset + length > os.fstat(file.fileno()).st_size:
@@ -208,31 +194,21 @@ class FolderArchive(FolderFiles):
                 file.seek(offset)
                 frame = file.read(length)
         except FileNotFoundError:
-            raise Permanent(
-                f"There is no archived page {ref} in {self._root}: it was pruned, or the archive was moved."
-            ) from None
+            raise page_format.missing_page(ref, self._root) from None
         except OSError as error:
             raise translate(error, self._root) from error
-        try:
-            return unpack_page(frame)
-        except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
-            raise Permanent(
-                f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
-            ) from error
+        return page_format.read_page(frame, ref)
 
     def _erase(self, refs: Sequence[str]) -> int:
         """Overwritten in place: whoever appends to the file meanwhile does so at its end."""
-        places: dict[str, list[tuple[int, int]]] = {}
-        for match in filter(None, map(_REF.fullmatch, refs)):
-            places.setdefault(match[1], []).append((int(match[2]), int(match[3])))
         erased = 0
-        for name, frames in places.items():
+        for name, places in page_format.places_by_segment(refs).items():
             with suppress(FileNotFoundError), (self._root / name).open("r+b") as file:
                 size = os.fstat(file.fileno()).st_size
-                for offset, length in frames:
+                for offset, length in places:
                     if offset + length <= size:
                         file.seek(offset)
-                        file.write(blank_frame(length))
+                        file.write(page_format.blank_frame(length))
                         erased += 1
                 file.flush()
                 os.fsync(file.fileno())
@@ -270,13 +246,8 @@ class FolderArchive(FolderFiles):
         freed = 0
         try:
             for entry in sorted(os.scandir(self._root), key=lambda entry: entry.name):
-                if not _DAY.fullmatch(entry.name) or not entry.is_dir(follow_symlinks=False):
-                    continue
-                try:
-                    start = datetime.strptime(entry.name, "%Y-%m-%d").replace(tzinfo=UTC)
-                except ValueError:  # 2027-13-45: not one of our folders
-                    continue
-                if (start + timedelta(days=1)).timestamp() <= cutoff:
+                ours = _DAY.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+                if ours and page_format.day_ended_before(entry.name, cutoff):
                     freed += sum(file.stat().st_size for file in os.scandir(entry.path))
                     shutil.rmtree(entry.path)
             return freed + self._prune_files(cutoff)

@@ -1,6 +1,4 @@
-"""Files in a folder archive, each under the hash of its content.
-
-    <root>/files/<ab>/<sha256>      the bytes as received; never changed, and either complete or absent
+"""Files in a folder archive, each under the hash of its content; never changed, and either complete or absent.
 
 Two addresses with the same content share one file. Its modification time says when it was last stored or requested:
 pruning uses that time.
@@ -12,7 +10,6 @@ import asyncio
 import errno
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,9 +17,9 @@ from pathlib import Path
 from ...errors import BackendUnavailable, GossamerError, Permanent
 from ...store.contract import Segment
 from ...store.durable import make_folder, new_file, sync_folder
+from ...store.page_format import HASH, missing_file, name_of_file
 
 PIECE = 1024 * 1024  # bytes read at once
-_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class FolderFiles:
@@ -67,7 +64,10 @@ class FolderFiles:
         except OSError as error:
             raise translate(error, self._root) from error
         if digest.hexdigest() != sha256:
-            raise changed_file(sha256, self._root)
+            raise Permanent(
+                f"The file {sha256} in {self._root} is not what its name says: the archive was changed, or the disk is "
+                f"failing."
+            )
 
     async def files(self) -> AsyncIterator[Segment]:
         for folder in await asyncio.to_thread(self._file_folders):
@@ -75,9 +75,7 @@ class FolderFiles:
                 yield Segment(name, size)
 
     def _place(self, sha256: str) -> Path:
-        if not _HASH.fullmatch(sha256):
-            raise Permanent(f"{sha256[:80]!r} is not the hash of a file: 64 digits of 0-9 and a-f.")
-        return self._root / "files" / sha256[:2] / sha256
+        return self._root / name_of_file(sha256)
 
     def _put_file(self, path: Path, place: Path) -> bool:
         if place.exists():
@@ -112,17 +110,7 @@ class FolderFiles:
 
 
 def _files_in(folder: Path) -> list[tuple[str, int]]:
-    return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder) if _HASH.fullmatch(entry.name))
-
-
-def missing_file(sha256: str, place: object) -> Permanent:
-    return Permanent(f"There is no file {sha256} in {place}: it was pruned, or the archive was moved.")
-
-
-def changed_file(sha256: str, place: object) -> Permanent:
-    return Permanent(
-        f"The file {sha256} in {place} is not what its name says: the archive was changed, or the disk is failing."
-    )
+    return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder) if HASH.fullmatch(entry.name))
 
 
 def translate(error: OSError, root: Path) -> GossamerError:

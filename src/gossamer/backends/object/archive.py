@@ -1,12 +1,9 @@
 """Raw pages in an object store (S3, MinIO, SeaweedFS, R2 ...); fulfils `WholeArchive`.
 
-    <prefix>/YYYY-MM-DD/<writer>-<life>-<n>.zst      an object: all pages of one `put`, written whole, never changed
-    <prefix>/files/<ab>/<sha256>                     a file that a spider asked for (files.py)
-
-An object has the format of a segment of the folder archive: one zstd frame per page, so that a range request reads a
-single page, and a bucket copied into a folder is a folder archive. A reference is
-`YYYY-MM-DD/<writer>-<life>-<n>.zst#offset+length`. `life` is random, chosen when the archive is opened: two processes
-never write the same name, and a write that is repeated because its answer was lost writes the same bytes again.
+Names and format are those of store/page_format.py: a range request reads a single page, and a bucket copied into a
+folder is a folder archive. An object holds all pages of one `put` and is written whole. Its writer is
+`<writer>-<life>`, where `life` is random, chosen when the archive is opened: two processes never write the same name,
+and a write that is repeated because its answer was lost writes the same bytes again. Files: files.py.
 
 How it fails: `BackendUnavailable`; an object exists whole or not at all. How it recovers: the next `put` makes a new
 object; one that was written although its answer was lost is a copy that no reference names, until it is pruned.
@@ -16,21 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-import zstandard
-
 from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, Permanent
 from ...model.page import Snapshot
+from ...store import page_format
 from ...store.contract import Segment
-from ...store.page_format import PagePacker, blank_frame, frames_in, unpack_page
 from .bucket import (
     BucketAddress,
     beyond_end,
@@ -51,12 +44,6 @@ if TYPE_CHECKING:
 OBJECT_BYTES = 32 * 1024 * 1024  # a batch that compresses to more is spread over several objects
 MAX_READS = 16  # at the same time
 GAP = 256 * 1024  # bytes between two pages of an object: a smaller gap is read along instead of making two requests
-DAMAGED = (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError)
-
-_NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
-_SEGMENT = re.compile(_NAME)
-_REF = re.compile(rf"({_NAME})#([0-9]{{1,15}})\+([0-9]{{1,15}})")
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @asynccontextmanager
@@ -95,8 +82,7 @@ class ObjectArchive(ObjectFiles):
     def __init__(self, store: S3Store, place: BucketAddress, *, level: int, writer: str, clock: Clock) -> None:
         super().__init__(store, place, clock)
         self._level = level
-        name = _UNFIT.sub("-", writer).strip(".-_")[:100] or "writer"
-        self._author = f"{name}-{secrets.token_hex(8)}"
+        self._author = f"{page_format.name_of_writer(writer)}-{secrets.token_hex(8)}"
         self._count = 0
         self._closed = False
 
@@ -124,17 +110,9 @@ class ObjectArchive(ObjectFiles):
         return refs
 
     async def get(self, ref: str) -> Snapshot:
-        match = _REF.fullmatch(ref)
-        if match is None:
-            raise Permanent(f"{ref[:200]!r} is not an archive reference; they look like 2027-01-31/host-1.zst#0+999.")
-        key, offset, length = match[1], int(match[2]), int(match[3])
+        key, offset, length = page_format.place_of(ref)
         frame = await self._read(ref, key, offset, length) if length else b""
-        try:
-            return await asyncio.to_thread(unpack_page, frame)
-        except DAMAGED as error:
-            raise Permanent(
-                f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
-            ) from error
+        return await asyncio.to_thread(page_format.read_page, frame, ref)
 
     async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
         room = asyncio.Semaphore(MAX_READS)
@@ -161,12 +139,13 @@ class ObjectArchive(ObjectFiles):
     async def _neighbours(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
         """Pages of one object; one request reads pages that lie close together. Empty if one of them cannot be read:
         read alone, each gives its own error."""
-        places = [match for match in map(_REF.fullmatch, refs) if match is not None]
-        starts, lengths = ([int(match[part]) for match in places] for part in (2, 3))
+        key = refs[0].partition("#")[0]
+        places = page_format.places_by_segment(refs).get(key, [])
+        starts, lengths = [offset for offset, _ in places], [length for _, length in places]
         if len(places) < max(2, len(refs)) or not all(lengths):
             return []
         try:
-            frames = await self._store.get_ranges_async(places[0][1], starts=starts, lengths=lengths, coalesce=GAP)
+            frames = await self._store.get_ranges_async(key, starts=starts, lengths=lengths, coalesce=GAP)
         except Exception as error:
             if missing(error) or beyond_end(error):
                 return []
@@ -174,8 +153,8 @@ class ObjectArchive(ObjectFiles):
         if [len(frame) for frame in frames] != lengths:
             return []
         try:
-            return await asyncio.to_thread(lambda: [unpack_page(bytes(frame)) for frame in frames])
-        except DAMAGED:
+            return await asyncio.to_thread(lambda: [*map(page_format.read_page, map(bytes, frames), refs)])
+        except Permanent:
             return []
 
     async def _read(self, ref: str, key: str, offset: int, length: int) -> bytes:
@@ -183,9 +162,7 @@ class ObjectArchive(ObjectFiles):
             frame = bytes(await self._store.get_range_async(key, start=offset, length=length))
         except Exception as error:
             if missing(error):
-                raise Permanent(
-                    f"There is no archived page {ref} in {self._place}: it was pruned, or the archive was moved."
-                ) from error
+                raise page_format.missing_page(ref, self._place) from error
             if not beyond_end(error):
                 raise unavailable(error, self._place) from error
             frame = b""
@@ -194,18 +171,15 @@ class ObjectArchive(ObjectFiles):
         return frame
 
     async def erase(self, refs: Sequence[str]) -> int:
-        objects: dict[str, list[tuple[int, int]]] = {}
-        for match in filter(None, map(_REF.fullmatch, refs)):
-            objects.setdefault(match[1], []).append((int(match[2]), int(match[3])))
         erased = 0
-        for key, frames in objects.items():
+        for key, places in page_format.places_by_segment(refs).items():
             with suppress(Permanent):  # pruned meanwhile
                 content = bytearray(await self.read_segment(key))
-                whole = [(offset, length) for offset, length in frames if offset + length <= len(content)]
+                whole = [(offset, length) for offset, length in places if offset + length <= len(content)]
                 for offset, length in whole:
-                    content[offset : offset + length] = blank_frame(length)
+                    content[offset : offset + length] = page_format.blank_frame(length)
                 try:
-                    if next(frames_in(bytes(content)), None) is None:
+                    if next(page_format.frames_in(bytes(content)), None) is None:
                         await self._store.delete_async(key)
                     else:
                         await self._store.put_async(key, bytes(content), use_multipart=False)
@@ -224,7 +198,7 @@ class ObjectArchive(ObjectFiles):
         try:
             async for found in self._store.list():
                 for one in found:
-                    if _SEGMENT.fullmatch(one["path"]):
+                    if page_format.SEGMENT.fullmatch(one["path"]):
                         yield Segment(one["path"], one["size"])
         except Exception as error:
             raise unavailable(error, self._place) from error
@@ -239,7 +213,7 @@ class ObjectArchive(ObjectFiles):
             raise unavailable(error, self._place) from error
 
     async def write_segment(self, name: str, content: bytes) -> None:
-        if not _SEGMENT.fullmatch(name):
+        if not page_format.SEGMENT.fullmatch(name):
             raise Permanent(f"{name[:200]!r} is not the name of an archive object.")
         try:
             await self._store.put_async(name, content, use_multipart=False)
@@ -251,7 +225,7 @@ class ObjectArchive(ObjectFiles):
         freed = 0
         try:
             for folder in sorted((await self._store.list_with_delimiter_async())["common_prefixes"]):
-                if _ended_before(folder.rstrip("/"), cutoff):
+                if page_format.day_ended_before(folder.rstrip("/"), cutoff):
                     freed += await self._delete_day(folder)
             freed += await self._prune_files(cutoff)
         except Exception as error:
@@ -261,7 +235,7 @@ class ObjectArchive(ObjectFiles):
     async def _delete_day(self, folder: str) -> int:
         freed = 0
         async for found in self._store.list(folder):  # in chunks, so that memory does not grow with the archive
-            ours = [one for one in found if _SEGMENT.fullmatch(one["path"])]
+            ours = [one for one in found if page_format.SEGMENT.fullmatch(one["path"])]
             if ours:
                 await self._store.delete_async([one["path"] for one in ours])
                 freed += sum(one["size"] for one in ours)
@@ -270,7 +244,7 @@ class ObjectArchive(ObjectFiles):
 
 def _compressed(snapshots: Sequence[Snapshot], level: int) -> list[list[bytes]]:
     """One frame per page, gathered into objects."""
-    packer = PagePacker(level)
+    packer = page_format.PagePacker(level)
     objects: list[list[bytes]] = [[]]
     size = 0
     for snapshot in snapshots:
@@ -281,11 +255,3 @@ def _compressed(snapshots: Sequence[Snapshot], level: int) -> list[list[bytes]]:
         objects[-1].append(frame)
         size += len(frame)
     return objects
-
-
-def _ended_before(day: str, cutoff: float) -> bool:
-    try:
-        start = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:  # not a day: not ours
-        return False
-    return (start + timedelta(days=1)).timestamp() <= cutoff

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ...clock import Clock
 from ...errors import Permanent
 from ...store.contract import Segment
+from ...store.page_format import missing_file, name_of_file
 from .bucket import BucketAddress, missing, unavailable
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 PART_BYTES = 8 * 1024 * 1024
 PARTS_AT_ONCE = 4
 TOUCH_AFTER = timedelta(days=1)
-_HASH = re.compile(r"[0-9a-f]{64}")
 _FILE = re.compile(r"files/[0-9a-f]{2}/([0-9a-f]{64})")
 
 
@@ -42,7 +42,7 @@ class ObjectFiles:
             return False
         try:
             await self._store.put_async(
-                _key(sha256), path, use_multipart=True, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
+                name_of_file(sha256), path, use_multipart=True, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
             )
         except Exception as error:
             raise unavailable(error, self._place) from error
@@ -52,13 +52,13 @@ class ObjectFiles:
         if not await self.has_file(sha256):
             return False
         try:
-            await self._store.delete_async(_key(sha256))
+            await self._store.delete_async(name_of_file(sha256))
         except Exception as error:
             raise unavailable(error, self._place) from error
         return True
 
     async def has_file(self, sha256: str) -> bool:
-        key = _key(sha256)
+        key = name_of_file(sha256)
         try:
             found = await self._store.head_async(key)
             if self._clock.now() - found["last_modified"].timestamp() > TOUCH_AFTER.total_seconds():
@@ -72,7 +72,7 @@ class ObjectFiles:
         return True
 
     async def read_file(self, sha256: str) -> AsyncIterator[bytes]:
-        key = _key(sha256)
+        key = name_of_file(sha256)
         try:
             answer = await self._store.get_async(key)
             digest = hashlib.sha256()
@@ -81,9 +81,7 @@ class ObjectFiles:
                 yield bytes(piece)
         except Exception as error:
             if missing(error):
-                raise Permanent(
-                    f"There is no file {sha256} in {self._place}: it was pruned, or the archive was moved."
-                ) from error
+                raise missing_file(sha256, self._place) from error
             raise unavailable(error, self._place) from error
         if digest.hexdigest() != sha256:
             raise Permanent(f"The file {sha256} in {self._place} is not what its name says: the archive was changed.")
@@ -106,9 +104,3 @@ class ObjectFiles:
                 await self._store.delete_async([one["path"] for one in old])
                 freed += sum(one["size"] for one in old)
         return freed
-
-
-def _key(sha256: str) -> str:
-    if not _HASH.fullmatch(sha256):
-        raise Permanent(f"{sha256[:80]!r} is not the hash of a file: 64 digits of 0-9 and a-f.")
-    return f"files/{sha256[:2]}/{sha256}"
