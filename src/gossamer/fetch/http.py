@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from io import BytesIO
 from itertools import chain
-from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -92,9 +91,7 @@ class AiohttpTransport:
         self._getter = Getter(connector)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         session, resolver = self._session, self._resolver
         self._session = self._resolver = self._getter = None
         if session is not None:

@@ -22,7 +22,6 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -113,9 +112,7 @@ class WreqTransport:
         await self._clients.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self._clients.close()
 
     async def fetch(self, request: TransportRequest) -> Response:
