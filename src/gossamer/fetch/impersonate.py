@@ -5,7 +5,7 @@ How it fails: as http.py does; impersonate_errors.py has the whole list. Missing
 How it recovers: a connection that misbehaved is closed; a client that could not connect is replaced.
 
 wreq connects and sends in one call, and does not report when it sends. So the request enters its gate first, and
-occupies it until the kernel reports when the data was sent (sent_times.py): soon after on a reused HTTP/1.1 connection,
+occupies it until the kernel reports when the data was sent (`SentTimes`): soon after on a reused HTTP/1.1 connection,
 else when the head of the response arrives.
 
 impersonate_clients.py explains how addresses are checked. For that, wreq and we must agree on the host of a URL, so
