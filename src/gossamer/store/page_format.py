@@ -28,6 +28,7 @@ import msgspec
 import zstandard
 
 from ..errors import Permanent
+from ..model.file import is_hash
 from ..model.page import Headers, Snapshot
 from ..model.record import PageFacts
 from ..model.url import site_of
@@ -156,7 +157,6 @@ def unpack_page(frame: bytes) -> Snapshot:
 
 SEGMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst")
 _REF = re.compile(rf"({SEGMENT.pattern})#([0-9]{{1,15}})\+([0-9]{{1,15}})")
-HASH = re.compile(r"[0-9a-f]{64}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _DAMAGED = (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError)
 
@@ -207,7 +207,7 @@ def day_ended_before(day: str, cutoff: float) -> bool:
 
 def name_of_file(sha256: str) -> str:
     """Raises Permanent if that is not a hash."""
-    if not HASH.fullmatch(sha256):
+    if not is_hash(sha256):
         raise Permanent(f"{sha256[:80]!r} is not the hash of a file: 64 digits of 0-9 and a-f.")
     return f"files/{sha256[:2]}/{sha256}"
 

@@ -1,7 +1,8 @@
 """Raw pages in a folder; fulfils `WholeArchive`.
 
 The names are those of store/page_format.py. Only one process appends to a segment, which is never changed afterwards;
-`zstdcat` shows it. Files: files.py.
+`zstdcat` shows it. A file that a spider asked for is either complete or absent; its modification time says when it was
+last stored or requested: pruning uses that time.
 
 How it fails: `BackendUnavailable` if the disk is full or failing; a partial write is cut off or, after a crash, left as
 a tail that no reference names. How it recovers: the next write starts a new segment.
@@ -10,6 +11,8 @@ a tail that no reference names. How it recovers: the next write starts a new seg
 from __future__ import annotations
 
 import asyncio
+import errno
+import hashlib
 import os
 import re
 import shutil
@@ -21,20 +24,21 @@ from pathlib import Path
 from typing import Self
 
 from ...clock import Clock, SystemClock
-from ...errors import BackendUnavailable, Misconfigured, Permanent
+from ...errors import BackendUnavailable, GossamerError, Misconfigured, Permanent
+from ...model.file import is_hash
 from ...model.page import Snapshot
 from ...store import page_format
 from ...store.contract import Segment
 from ...store.durable import make_folder, new_file, sync_folder
-from .files import FolderFiles, translate
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one started
+PIECE = 1024 * 1024  # bytes of a file read at once
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written when this much has accumulated
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-class FolderArchive(FolderFiles):
+class FolderArchive:
     """Pages stored below `root`. Alive while entered.
 
     `writer` identifies this process; two processes of the same name never share a segment. `durable` fsyncs every
@@ -53,7 +57,7 @@ class FolderArchive(FolderFiles):
         segment_bytes: int = SEGMENT_BYTES,
         pending_bytes: int = PENDING_BYTES,
     ) -> None:
-        super().__init__(root)
+        self._root = root
         self._writer = page_format.name_of_writer(writer)
         self._durable = durable
         self._segment_bytes = segment_bytes
@@ -101,7 +105,7 @@ class FolderArchive(FolderFiles):
         try:
             return await asyncio.to_thread(self._erase, refs)
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
 
     async def prune(self, older_than: timedelta) -> int:
         return await asyncio.to_thread(self._prune, self._clock.now() - older_than.total_seconds())
@@ -120,7 +124,7 @@ class FolderArchive(FolderFiles):
         except FileNotFoundError:
             raise Permanent(f"There is no file {name} in {self._root}: it was pruned meanwhile.") from None
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
 
     async def write_segment(self, name: str, content: bytes) -> None:
         if not page_format.SEGMENT.fullmatch(name):
@@ -128,7 +132,7 @@ class FolderArchive(FolderFiles):
         try:
             await asyncio.to_thread(self._write_segment, self._root / name, content)
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
 
     def _put(self, snapshots: Sequence[Snapshot]) -> list[str]:
         refs: list[str] = []
@@ -142,7 +146,7 @@ class FolderArchive(FolderFiles):
                     self._segment.settle(self._durable)
             except OSError as error:
                 self._abandon()
-                raise translate(error, self._root) from error
+                raise _translate(error, self._root) from error
             except BaseException:
                 self._abandon()
                 raise
@@ -196,7 +200,7 @@ class FolderArchive(FolderFiles):
         except FileNotFoundError:
             raise page_format.missing_page(ref, self._root) from None
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
         return page_format.read_page(frame, ref)
 
     def _erase(self, refs: Sequence[str]) -> int:
@@ -226,14 +230,14 @@ class FolderArchive(FolderFiles):
         try:
             return sorted(entry.name for entry in os.scandir(self._root) if _DAY.fullmatch(entry.name))
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
 
     def _of_day(self, day: str) -> list[Segment]:
         try:
             files = [entry for entry in os.scandir(self._root / day) if entry.name.endswith(".zst")]
             return sorted(Segment(f"{day}/{file.name}", file.stat().st_size) for file in files)
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
 
     def _write_segment(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -252,7 +256,89 @@ class FolderArchive(FolderFiles):
                     shutil.rmtree(entry.path)
             return freed + self._prune_files(cutoff)
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
+
+    # -- files that spiders asked for ------------------------------------------------------------------------------
+
+    async def put_file(self, path: Path, sha256: str) -> bool:
+        try:
+            return await asyncio.to_thread(self._put_file, path, self._file(sha256))
+        except OSError as error:
+            raise _translate(error, self._root) from error
+
+    async def erase_file(self, sha256: str) -> bool:
+        try:
+            await asyncio.to_thread(self._file(sha256).unlink)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _translate(error, self._root) from error
+        return True
+
+    async def has_file(self, sha256: str) -> bool:
+        try:
+            await asyncio.to_thread(os.utime, self._file(sha256))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _translate(error, self._root) from error
+        return True
+
+    async def read_file(self, sha256: str) -> AsyncIterator[bytes]:
+        try:
+            with await asyncio.to_thread(open, self._file(sha256), "rb") as file:
+                digest = hashlib.sha256()
+                while piece := await asyncio.to_thread(file.read, PIECE):
+                    digest.update(piece)
+                    yield piece
+        except FileNotFoundError:
+            raise page_format.missing_file(sha256, self._root) from None
+        except OSError as error:
+            raise _translate(error, self._root) from error
+        if digest.hexdigest() != sha256:
+            raise Permanent(
+                f"The file {sha256} in {self._root} is not what its name says: the archive was changed, or the disk is "
+                f"failing."
+            )
+
+    async def files(self) -> AsyncIterator[Segment]:
+        for folder in await asyncio.to_thread(self._file_folders):
+            for name, size in await asyncio.to_thread(_files_in, folder):
+                yield Segment(name, size)
+
+    def _file(self, sha256: str) -> Path:
+        return self._root / page_format.name_of_file(sha256)
+
+    def _put_file(self, path: Path, place: Path) -> bool:
+        if place.exists():
+            os.utime(place)
+            return False
+        make_folder(place.parent)
+        try:
+            path.replace(place)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            with open(path, "rb") as source, new_file(place) as target:  # the part was on another disk
+                shutil.copyfileobj(source, target, PIECE)
+        sync_folder(place.parent)
+        return True
+
+    def _file_folders(self) -> list[Path]:
+        try:
+            return sorted(Path(entry.path) for entry in os.scandir(self._root / "files") if entry.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def _prune_files(self, cutoff: float) -> int:
+        freed = 0
+        for folder in self._file_folders():
+            for entry in os.scandir(folder):
+                found = entry.stat()
+                if found.st_mtime < cutoff:
+                    freed += found.st_size
+                    os.unlink(entry.path)
+        return freed
 
 
 class _Segment:
@@ -298,3 +384,14 @@ class _Segment:
     def close(self) -> None:
         with suppress(OSError):  # everything that counts was settled before
             os.close(self._descriptor)
+
+
+def _files_in(folder: Path) -> list[tuple[str, int]]:
+    return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder) if is_hash(entry.name))
+
+
+def _translate(error: OSError, root: Path) -> GossamerError:
+    return BackendUnavailable(
+        f"The archive in {root} cannot be used ({error.strerror or error}). Free some space or check its permissions; "
+        f"store.keep_pages = false in gossamer.toml crawls without an archive."
+    )

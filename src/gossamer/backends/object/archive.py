@@ -3,7 +3,11 @@
 Names and format are those of store/page_format.py: a range request reads a single page, and a bucket copied into a
 folder is a folder archive. An object holds all pages of one `put` and is written whole. Its writer is
 `<writer>-<life>`, where `life` is random, chosen when the archive is opened: two processes never write the same name,
-and a write that is repeated because its answer was lost writes the same bytes again. Files: files.py.
+and a write that is repeated because its answer was lost writes the same bytes again.
+
+A file is uploaded in parts, in constant memory, and is either complete or absent. Pruning uses its modification time,
+which is when it was last stored; a file requested after more than a day is copied onto itself through a second name,
+which renews its time.
 
 How it fails: `BackendUnavailable`; an object exists whole or not at all. How it recovers: the next `put` makes a new
 object; one that was written although its answer was lost is a copy that no reference names, until it is pruned.
@@ -12,11 +16,14 @@ object; one that was written although its answer was lost is a copy that no refe
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...clock import Clock, SystemClock
@@ -36,14 +43,17 @@ from .bucket import (
     unavailable,
     without_bucket,
 )
-from .files import ObjectFiles
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
 OBJECT_BYTES = 32 * 1024 * 1024  # a batch that compresses to more is spread over several objects
 MAX_READS = 16  # at the same time
+PART_BYTES = 8 * 1024 * 1024
+PARTS_AT_ONCE = 4
+TOUCH_AFTER = timedelta(days=1)
 GAP = 256 * 1024  # bytes between two pages of an object: a smaller gap is read along instead of making two requests
+_FILE = re.compile(r"files/[0-9a-f]{2}/([0-9a-f]{64})")
 
 
 @asynccontextmanager
@@ -76,11 +86,13 @@ async def _check(store: S3Store, place: BucketAddress, *, create: bool) -> None:
         await _check(store, place, create=False)
 
 
-class ObjectArchive(ObjectFiles):
+class ObjectArchive:
     """Pages in a bucket. `writer` identifies this process in object names, for people who look at them."""
 
     def __init__(self, store: S3Store, place: BucketAddress, *, level: int, writer: str, clock: Clock) -> None:
-        super().__init__(store, place, clock)
+        self._store = store
+        self._place = place
+        self._clock = clock
         self._level = level
         self._author = f"{page_format.name_of_writer(writer)}-{secrets.token_hex(8)}"
         self._count = 0
@@ -239,6 +251,80 @@ class ObjectArchive(ObjectFiles):
             if ours:
                 await self._store.delete_async([one["path"] for one in ours])
                 freed += sum(one["size"] for one in ours)
+        return freed
+
+    # -- files that spiders asked for ------------------------------------------------------------------------------
+
+    async def put_file(self, path: Path, sha256: str) -> bool:
+        if await self.has_file(sha256):
+            return False
+        try:
+            await self._store.put_async(
+                page_format.name_of_file(sha256),
+                path,
+                use_multipart=True,
+                chunk_size=PART_BYTES,
+                max_concurrency=PARTS_AT_ONCE,
+            )
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+        return True
+
+    async def erase_file(self, sha256: str) -> bool:
+        if not await self.has_file(sha256):
+            return False
+        try:
+            await self._store.delete_async(page_format.name_of_file(sha256))
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+        return True
+
+    async def has_file(self, sha256: str) -> bool:
+        key = page_format.name_of_file(sha256)
+        try:
+            found = await self._store.head_async(key)
+            if self._clock.now() - found["last_modified"].timestamp() > TOUCH_AFTER.total_seconds():
+                await self._store.copy_async(key, f"{key}.used")
+                await self._store.copy_async(f"{key}.used", key)
+                await self._store.delete_async(f"{key}.used")
+        except Exception as error:
+            if missing(error):
+                return False
+            raise unavailable(error, self._place) from error
+        return True
+
+    async def read_file(self, sha256: str) -> AsyncIterator[bytes]:
+        key = page_format.name_of_file(sha256)
+        try:
+            answer = await self._store.get_async(key)
+            digest = hashlib.sha256()
+            async for piece in answer.stream(min_chunk_size=1024 * 1024):
+                digest.update(piece)
+                yield bytes(piece)
+        except Exception as error:
+            if missing(error):
+                raise page_format.missing_file(sha256, self._place) from error
+            raise unavailable(error, self._place) from error
+        if digest.hexdigest() != sha256:
+            raise Permanent(f"The file {sha256} in {self._place} is not what its name says: the archive was changed.")
+
+    async def files(self) -> AsyncIterator[Segment]:
+        try:
+            async for found in self._store.list("files"):
+                for one in found:
+                    name = _FILE.fullmatch(one["path"])
+                    if name:
+                        yield Segment(name[1], one["size"])
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+
+    async def _prune_files(self, cutoff: float) -> int:
+        freed, before = 0, datetime.fromtimestamp(cutoff, UTC)
+        async for found in self._store.list("files"):
+            old = [one for one in found if _FILE.fullmatch(one["path"]) and one["last_modified"] < before]
+            if old:
+                await self._store.delete_async([one["path"] for one in old])
+                freed += sum(one["size"] for one in old)
         return freed
 
 
