@@ -36,8 +36,7 @@ from ..model.payload import SAFE_METHODS
 from ..model.route import Proxy
 from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of, unpacked
-from .contract import BodyReceiver, Limits, Response, TransportRequest
-from .header_bytes import storable
+from .contract import BodyReceiver, Limits, Response, TransportRequest, storable
 from .http_connector import Connector, GatedRequest, Leaving, PeerResponse, SentOnce, leaving
 from .http_errors import is_stale, stale, translated, translated_on_proxy
 from .http_get import MAX_HEADERS, METHODS, Answer, Getter

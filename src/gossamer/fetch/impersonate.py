@@ -42,8 +42,7 @@ from ..model.url import is_literal
 from .addresses import AddressGuard
 from .body import BodyDecoder, layers_of
 from .browser.guard import MARK
-from .contract import Gate, Limits, Response, TransportRequest
-from .header_bytes import storable
+from .contract import Gate, Limits, Response, TransportRequest, storable
 from .http_errors import stale
 from .impersonate_clients import MAX_CLIENTS, MAX_HEADERS, Clients, IdentityClient, library
 from .impersonate_errors import hung_up_on, translated
