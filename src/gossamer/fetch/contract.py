@@ -6,6 +6,8 @@ A transport makes ONE request: it follows no redirect, reads no robots.txt, keep
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Protocol
 
@@ -16,6 +18,7 @@ from ..model.route import Proxy, Render
 from ..model.session import Cookie
 
 Bytes = int
+_ODD_BYTE = re.compile("[\udc80-\udcff]")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +133,23 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     taken: bool = False  # the receiver took the body, and `body` is empty
     packed: bytes = b""  # the body as gzip, if it was sent that way, complete and undamaged
     verdict: Verdict = NO_VERDICT
+
+
+def storable(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Headers as text that a store accepts. Transports decode them with `surrogateescape`: a byte that is not UTF-8 is
+    one odd character. In the target of a redirect it belongs to another charset, and is percent-encoded as browsers do
+    it; elsewhere it becomes a replacement character."""
+
+    def replaced(text: str) -> str:
+        return _ODD_BYTE.sub("\ufffd", text)
+
+    def percent_coded(text: str) -> str:
+        return _ODD_BYTE.sub(lambda odd: f"%{ord(odd[0]) - 0xDC00:02X}", text)
+
+    return tuple(
+        (replaced(name), percent_coded(value) if name.lower() == "location" else replaced(value))
+        for name, value in pairs
+    )
 
 
 class Transport(Protocol):

@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from io import BytesIO
 from itertools import chain
-from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -37,8 +36,7 @@ from ..model.payload import SAFE_METHODS
 from ..model.route import Proxy
 from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of, unpacked
-from .contract import BodyReceiver, Limits, Response, TransportRequest
-from .header_bytes import storable
+from .contract import BodyReceiver, Limits, Response, TransportRequest, storable
 from .http_connector import Connector, GatedRequest, Leaving, PeerResponse, SentOnce, leaving
 from .http_errors import is_stale, stale, translated, translated_on_proxy
 from .http_get import MAX_HEADERS, METHODS, Answer, Getter
@@ -92,9 +90,7 @@ class AiohttpTransport:
         self._getter = Getter(connector)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         session, resolver = self._session, self._resolver
         self._session = self._resolver = self._getter = None
         if session is not None:

@@ -5,7 +5,7 @@ How it fails: as http.py does; impersonate_errors.py has the whole list. Missing
 How it recovers: a connection that misbehaved is closed; a client that could not connect is replaced.
 
 wreq connects and sends in one call, and does not report when it sends. So the request enters its gate first, and
-occupies it until the kernel reports when the data was sent (sent_times.py): soon after on a reused HTTP/1.1 connection,
+occupies it until the kernel reports when the data was sent (`SentTimes`): soon after on a reused HTTP/1.1 connection,
 else when the head of the response arrives.
 
 impersonate_clients.py explains how addresses are checked. For that, wreq and we must agree on the host of a URL, so
@@ -22,7 +22,6 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -43,8 +42,7 @@ from ..model.url import is_literal
 from .addresses import AddressGuard
 from .body import BodyDecoder, layers_of
 from .browser.guard import MARK
-from .contract import Gate, Limits, Response, TransportRequest
-from .header_bytes import storable
+from .contract import Gate, Limits, Response, TransportRequest, storable
 from .http_errors import stale
 from .impersonate_clients import MAX_CLIENTS, MAX_HEADERS, Clients, IdentityClient, library
 from .impersonate_errors import hung_up_on, translated
@@ -113,9 +111,7 @@ class WreqTransport:
         await self._clients.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self._clients.close()
 
     async def fetch(self, request: TransportRequest) -> Response:

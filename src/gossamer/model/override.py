@@ -14,6 +14,5 @@ class Override(msgspec.Struct, frozen=True, kw_only=True):
     value: str
     at: float
     by: str  # the name of the key that set it; "local" on the command line
-    key_id: str = ""  # the id of that key
     until: float | None = None
     reason: str = ""

@@ -215,18 +215,22 @@ def _multipart(form: Any, files: Any) -> tuple[str, list[Part]]:
         raise BadPayload(f"has files that are not a dict, but {type(files).__name__}")
     sections: list[list[Part]] = []
     for name, value in _pairs_of(form if form is not None else (), "form"):
-        sections.append([f'Content-Disposition: form-data; name="{_quoted(name)}"\r\n\r\n'.encode()])
+        sections.append([f'Content-Disposition: form-data; name="{quotable(name)}"\r\n\r\n'.encode()])
         sections[-1] += _encoded(parted(value))
     for name, given in files.items():
         filename, content, kind = _file(name, given)
-        head = f'Content-Disposition: form-data; name="{_quoted(name)}"; filename="{_quoted(filename)}"\r\n'
+        head = f'Content-Disposition: form-data; name="{quotable(name)}"; filename="{quotable(filename)}"\r\n'
         sections.append([f"{head}Content-Type: {kind}\r\n\r\n".encode(), content])
     boundary = f"gossamer-{sha256(msgspec.json.encode(sections)).hexdigest()[:32]}"
+    return f"multipart/form-data; boundary={boundary}", with_boundary(sections, boundary)
+
+
+def with_boundary(sections: Iterable[Iterable[Part]], boundary: str) -> list[Part]:
+    """The sections of a multipart body, one after the other."""
     made: list[Part] = []
     for section in sections:
         made += [f"--{boundary}\r\n".encode(), *section, b"\r\n"]
-    made.append(f"--{boundary}--\r\n".encode())
-    return f"multipart/form-data; boundary={boundary}", made
+    return [*made, f"--{boundary}--\r\n".encode()]
 
 
 def _file(name: Any, given: Any) -> tuple[str, bytes, str]:
@@ -240,5 +244,6 @@ def _file(name: Any, given: Any) -> tuple[str, bytes, str]:
     return filename, content.encode() if isinstance(content, str) else content, kind
 
 
-def _quoted(name: str) -> str:
+def quotable(name: str) -> str:
+    """A name between the quotation marks of a header of a multipart body."""
     return name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")

@@ -16,7 +16,7 @@ from urllib.parse import quote_from_bytes
 import msgspec
 import turbohtml
 
-from ..model.payload import Part
+from ..model.payload import Part, quotable, with_boundary
 from ..model.secret_text import AS_IS, IN_FORM, parted
 
 URLENCODED = "application/x-www-form-urlencoded"
@@ -79,20 +79,16 @@ def multipart(entries: Sequence[Entry], encoding: str) -> tuple[list[Part], str]
     """The body and its content type. Equal entries give equal bodies, so that the queue recognises duplicates."""
     sections: list[list[Part]] = []
     for name, value in entries:
-        head = f'Content-Disposition: form-data; name="{_quotable(_crlf(name))}"'
+        head = f'Content-Disposition: form-data; name="{quotable(_crlf(name))}"'
         content: list[Part]
         if isinstance(value, Upload):
-            head += f'; filename="{_quotable(value.name)}"\r\nContent-Type: {_quotable(value.type)}'
+            head += f'; filename="{quotable(value.name)}"\r\nContent-Type: {quotable(value.type)}'
             content = [value.content]
         else:
             content = _parts(value, AS_IS, lambda part: _encoded(_crlf(part), encoding))
         sections.append([_encoded(f"{head}\r\n\r\n", encoding), *content])
     boundary = f"----gossamer{blake2b(msgspec.json.encode(sections), digest_size=12).hexdigest()}"
-    made: list[Part] = []
-    for section in sections:
-        made += [f"--{boundary}\r\n".encode(), *section, b"\r\n"]
-    made.append(f"--{boundary}--\r\n".encode())
-    return made, f"{MULTIPART}; boundary={boundary}"
+    return with_boundary(sections, boundary), f"{MULTIPART}; boundary={boundary}"
 
 
 def _parts(text: str, written: str, encode: Callable[[str], bytes]) -> list[Part]:
@@ -102,10 +98,6 @@ def _parts(text: str, written: str, encode: Callable[[str], bytes]) -> list[Part
 
 def _text(value: str | Upload) -> str:
     return value.name if isinstance(value, Upload) else value
-
-
-def _quotable(name: str) -> str:
-    return name.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22")
 
 
 def _crlf(text: str) -> str:

@@ -76,7 +76,6 @@ async def set_override(project: Project, caller: Caller, new: NewOverride) -> Ov
         value=new.value.strip(),
         at=now,
         by=caller.name,
-        key_id=caller.id,
         until=until,
         reason=visible((new.reason or "").strip()),
     )

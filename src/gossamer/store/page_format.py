@@ -1,15 +1,26 @@
 """How a raw page is written, wherever it is kept: one line of JSON, then the body, then the screenshot if there is one;
 the archive compresses it. A body that came as gzip stays gzip: compressing it again costs more CPU than all other
-storage of a page, and saves nothing."""
+storage of a page, and saves nothing.
+
+All archives name what they hold alike, below their root or prefix:
+
+    YYYY-MM-DD/<writer>-<n>.zst      a segment: one zstd frame per page, so it is a valid .zst file
+    files/<ab>/<sha256>              a file that a spider asked for, as received
+
+A reference to a page is `YYYY-MM-DD/<writer>-<n>.zst#offset+length`. A segment copied from one archive to another keeps
+its references valid.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
+import re
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +28,7 @@ import msgspec
 import zstandard
 
 from ..errors import Permanent
+from ..model.file import is_hash
 from ..model.page import Headers, Snapshot
 from ..model.record import PageFacts
 from ..model.url import site_of
@@ -141,6 +153,69 @@ def unpack_page(frame: bytes) -> Snapshot:
     )
 
 
+# -- names and references --------------------------------------------------------------------------------------------
+
+SEGMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst")
+_REF = re.compile(rf"({SEGMENT.pattern})#([0-9]{{1,15}})\+([0-9]{{1,15}})")
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_DAMAGED = (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError)
+
+
+def place_of(ref: str) -> tuple[str, int, int]:
+    """The segment of a page, the offset and the length of its frame. Raises Permanent."""
+    match = _REF.fullmatch(ref)
+    if match is None:
+        raise Permanent(f"{ref[:200]!r} is not an archive reference; they look like 2027-01-31/host-1.zst#0+999.")
+    return match[1], int(match[2]), int(match[3])
+
+
+def places_by_segment(refs: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
+    """The offsets and lengths of these pages; what is not a reference is left out."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    for segment, offset, length in map(place_of, filter(_REF.fullmatch, refs)):
+        places.setdefault(segment, []).append((offset, length))
+    return places
+
+
+def read_page(frame: bytes, ref: str) -> Snapshot:
+    """The page in the frame that a reference names. Raises Permanent."""
+    try:
+        return unpack_page(frame)
+    except _DAMAGED as error:
+        raise Permanent(
+            f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
+        ) from error
+
+
+def missing_page(ref: str, archive: object) -> Permanent:
+    return Permanent(f"There is no archived page {ref} in {archive}: it was pruned, or the archive was moved.")
+
+
+def name_of_writer(writer: str) -> str:
+    """The name of a process as a part of the names of segments."""
+    return _UNFIT.sub("-", writer).strip(".-_")[:100] or "writer"
+
+
+def day_ended_before(day: str, cutoff: float) -> bool:
+    """False for a name that is no day: the folder is not ours."""
+    try:
+        start = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return False
+    return (start + timedelta(days=1)).timestamp() <= cutoff
+
+
+def name_of_file(sha256: str) -> str:
+    """Raises Permanent if that is not a hash."""
+    if not is_hash(sha256):
+        raise Permanent(f"{sha256[:80]!r} is not the hash of a file: 64 digits of 0-9 and a-f.")
+    return f"files/{sha256[:2]}/{sha256}"
+
+
+def missing_file(sha256: str, archive: object) -> Permanent:
+    return Permanent(f"There is no file {sha256} in {archive}: it was pruned, or the archive was moved.")
+
+
 # -- the frames of a segment ------------------------------------------------------------------------------------------
 
 _SKIPPED = struct.Struct("<II")  # zstd's own kind of frame for what is to be passed over: magic number, length
@@ -198,7 +273,7 @@ async def every_page(archive: ArchiveSegments) -> AsyncIterator[list[tuple[str, 
 def _pages_in(name: str, content: bytes) -> list[tuple[str, Snapshot]]:
     found = []
     for offset, length in frames_in(content):
-        with suppress(ValueError, zstandard.ZstdError, msgspec.DecodeError, KeyError, TypeError):
+        with suppress(*_DAMAGED):
             found.append((f"{name}#{offset}+{length}", unpack_page(content[offset : offset + length])))
     return found
 

@@ -1,11 +1,8 @@
 """Raw pages in a folder; fulfils `WholeArchive`.
 
-    <root>/YYYY-MM-DD/<writer>-<n>.zst      a segment: only one process appends to it, never changed afterwards
-    <root>/files/<ab>/<sha256>              a file that a spider asked for, as received (files.py)
-
-Each page is a separate zstd frame, so a segment is a valid .zst file (`zstdcat` shows it) and any page can be read
-alone. A frame holds one line of JSON (the snapshot without its body), the body, and a newline. A reference is
-`YYYY-MM-DD/<writer>-<n>.zst#offset+length`.
+The names are those of store/page_format.py. Only one process appends to a segment, which is never changed afterwards;
+`zstdcat` shows it. A file that a spider asked for is either complete or absent; its modification time says when it was
+last stored or requested: pruning uses that time.
 
 How it fails: `BackendUnavailable` if the disk is full or failing; a partial write is cut off or, after a crash, left as
 a tail that no reference names. How it recovers: the next write starts a new segment.
@@ -14,6 +11,8 @@ a tail that no reference names. How it recovers: the next write starts a new seg
 from __future__ import annotations
 
 import asyncio
+import errno
+import hashlib
 import os
 import re
 import shutil
@@ -24,28 +23,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-import msgspec
-import zstandard
-
 from ...clock import Clock, SystemClock
-from ...errors import BackendUnavailable, Misconfigured, Permanent
+from ...errors import BackendUnavailable, GossamerError, Misconfigured, Permanent
+from ...model.file import is_hash
 from ...model.page import Snapshot
+from ...store import page_format
 from ...store.contract import Segment
 from ...store.durable import make_folder, new_file, sync_folder
-from ...store.page_format import PagePacker, blank_frame, unpack_page
-from .files import FolderFiles, translate
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one started
+PIECE = 1024 * 1024  # bytes of a file read at once
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written when this much has accumulated
 
-_NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
-_SEGMENT = re.compile(_NAME)
-_REF = re.compile(rf"({_NAME})#([0-9]{{1,15}})\+([0-9]{{1,15}})")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class FolderArchive(FolderFiles):
+class FolderArchive:
     """Pages stored below `root`. Alive while entered.
 
     `writer` identifies this process; two processes of the same name never share a segment. `durable` fsyncs every
@@ -64,13 +57,13 @@ class FolderArchive(FolderFiles):
         segment_bytes: int = SEGMENT_BYTES,
         pending_bytes: int = PENDING_BYTES,
     ) -> None:
-        super().__init__(root)
-        self._writer = _UNFIT.sub("-", writer).strip(".-_")[:100] or "writer"
+        self._root = root
+        self._writer = page_format.name_of_writer(writer)
         self._durable = durable
         self._segment_bytes = segment_bytes
         self._pending_bytes = pending_bytes
         self._clock = clock or SystemClock()
-        self._packer = PagePacker(level)
+        self._packer = page_format.PagePacker(level)
         self._lock = threading.Lock()  # one appender at a time, even if a caller was cancelled half-way
         self._segment: _Segment | None = None
         self._count = 0
@@ -112,7 +105,7 @@ class FolderArchive(FolderFiles):
         try:
             return await asyncio.to_thread(self._erase, refs)
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
 
     async def prune(self, older_than: timedelta) -> int:
         return await asyncio.to_thread(self._prune, self._clock.now() - older_than.total_seconds())
@@ -131,15 +124,15 @@ class FolderArchive(FolderFiles):
         except FileNotFoundError:
             raise Permanent(f"There is no file {name} in {self._root}: it was pruned meanwhile.") from None
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
 
     async def write_segment(self, name: str, content: bytes) -> None:
-        if not _SEGMENT.fullmatch(name):
+        if not page_format.SEGMENT.fullmatch(name):
             raise Permanent(f"{name[:200]!r} is not the name of an archive file.")
         try:
             await asyncio.to_thread(self._write_segment, self._root / name, content)
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
 
     def _put(self, snapshots: Sequence[Snapshot]) -> list[str]:
         refs: list[str] = []
@@ -153,7 +146,7 @@ class FolderArchive(FolderFiles):
                     self._segment.settle(self._durable)
             except OSError as error:
                 self._abandon()
-                raise translate(error, self._root) from error
+                raise _translate(error, self._root) from error
             except BaseException:
                 self._abandon()
                 raise
@@ -197,10 +190,7 @@ class FolderArchive(FolderFiles):
                 self._segment = None
 
     def _get(self, ref: str) -> Snapshot:
-        match = _REF.fullmatch(ref)
-        if match is None:
-            raise Permanent(f"{ref[:200]!r} is not an archive reference; they look like 2027-01-31/host-1.zst#0+999.")
-        name, offset, length = match[1], int(match[2]), int(match[3])
+        name, offset, length = page_format.place_of(ref)
         try:
             with (self._root / name).open("rb") as file:
                 if offset + length > os.fstat(file.fileno()).st_size:
@@ -208,31 +198,21 @@ class FolderArchive(FolderFiles):
                 file.seek(offset)
                 frame = file.read(length)
         except FileNotFoundError:
-            raise Permanent(
-                f"There is no archived page {ref} in {self._root}: it was pruned, or the archive was moved."
-            ) from None
+            raise page_format.missing_page(ref, self._root) from None
         except OSError as error:
-            raise translate(error, self._root) from error
-        try:
-            return unpack_page(frame)
-        except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
-            raise Permanent(
-                f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
-            ) from error
+            raise _translate(error, self._root) from error
+        return page_format.read_page(frame, ref)
 
     def _erase(self, refs: Sequence[str]) -> int:
         """Overwritten in place: whoever appends to the file meanwhile does so at its end."""
-        places: dict[str, list[tuple[int, int]]] = {}
-        for match in filter(None, map(_REF.fullmatch, refs)):
-            places.setdefault(match[1], []).append((int(match[2]), int(match[3])))
         erased = 0
-        for name, frames in places.items():
+        for name, places in page_format.places_by_segment(refs).items():
             with suppress(FileNotFoundError), (self._root / name).open("r+b") as file:
                 size = os.fstat(file.fileno()).st_size
-                for offset, length in frames:
+                for offset, length in places:
                     if offset + length <= size:
                         file.seek(offset)
-                        file.write(blank_frame(length))
+                        file.write(page_format.blank_frame(length))
                         erased += 1
                 file.flush()
                 os.fsync(file.fileno())
@@ -250,14 +230,14 @@ class FolderArchive(FolderFiles):
         try:
             return sorted(entry.name for entry in os.scandir(self._root) if _DAY.fullmatch(entry.name))
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
 
     def _of_day(self, day: str) -> list[Segment]:
         try:
             files = [entry for entry in os.scandir(self._root / day) if entry.name.endswith(".zst")]
             return sorted(Segment(f"{day}/{file.name}", file.stat().st_size) for file in files)
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
 
     def _write_segment(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -270,18 +250,95 @@ class FolderArchive(FolderFiles):
         freed = 0
         try:
             for entry in sorted(os.scandir(self._root), key=lambda entry: entry.name):
-                if not _DAY.fullmatch(entry.name) or not entry.is_dir(follow_symlinks=False):
-                    continue
-                try:
-                    start = datetime.strptime(entry.name, "%Y-%m-%d").replace(tzinfo=UTC)
-                except ValueError:  # 2027-13-45: not one of our folders
-                    continue
-                if (start + timedelta(days=1)).timestamp() <= cutoff:
+                ours = _DAY.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+                if ours and page_format.day_ended_before(entry.name, cutoff):
                     freed += sum(file.stat().st_size for file in os.scandir(entry.path))
                     shutil.rmtree(entry.path)
             return freed + self._prune_files(cutoff)
         except OSError as error:
-            raise translate(error, self._root) from error
+            raise _translate(error, self._root) from error
+
+    # -- files that spiders asked for ------------------------------------------------------------------------------
+
+    async def put_file(self, path: Path, sha256: str) -> bool:
+        try:
+            return await asyncio.to_thread(self._put_file, path, self._file(sha256))
+        except OSError as error:
+            raise _translate(error, self._root) from error
+
+    async def erase_file(self, sha256: str) -> bool:
+        try:
+            await asyncio.to_thread(self._file(sha256).unlink)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _translate(error, self._root) from error
+        return True
+
+    async def has_file(self, sha256: str) -> bool:
+        try:
+            await asyncio.to_thread(os.utime, self._file(sha256))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _translate(error, self._root) from error
+        return True
+
+    async def read_file(self, sha256: str) -> AsyncIterator[bytes]:
+        try:
+            with await asyncio.to_thread(open, self._file(sha256), "rb") as file:
+                digest = hashlib.sha256()
+                while piece := await asyncio.to_thread(file.read, PIECE):
+                    digest.update(piece)
+                    yield piece
+        except FileNotFoundError:
+            raise page_format.missing_file(sha256, self._root) from None
+        except OSError as error:
+            raise _translate(error, self._root) from error
+        if digest.hexdigest() != sha256:
+            raise Permanent(
+                f"The file {sha256} in {self._root} is not what its name says: the archive was changed, or the disk is "
+                f"failing."
+            )
+
+    async def files(self) -> AsyncIterator[Segment]:
+        for folder in await asyncio.to_thread(self._file_folders):
+            for name, size in await asyncio.to_thread(_files_in, folder):
+                yield Segment(name, size)
+
+    def _file(self, sha256: str) -> Path:
+        return self._root / page_format.name_of_file(sha256)
+
+    def _put_file(self, path: Path, place: Path) -> bool:
+        if place.exists():
+            os.utime(place)
+            return False
+        make_folder(place.parent)
+        try:
+            path.replace(place)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            with open(path, "rb") as source, new_file(place) as target:  # the part was on another disk
+                shutil.copyfileobj(source, target, PIECE)
+        sync_folder(place.parent)
+        return True
+
+    def _file_folders(self) -> list[Path]:
+        try:
+            return sorted(Path(entry.path) for entry in os.scandir(self._root / "files") if entry.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def _prune_files(self, cutoff: float) -> int:
+        freed = 0
+        for folder in self._file_folders():
+            for entry in os.scandir(folder):
+                found = entry.stat()
+                if found.st_mtime < cutoff:
+                    freed += found.st_size
+                    os.unlink(entry.path)
+        return freed
 
 
 class _Segment:
@@ -327,3 +384,14 @@ class _Segment:
     def close(self) -> None:
         with suppress(OSError):  # everything that counts was settled before
             os.close(self._descriptor)
+
+
+def _files_in(folder: Path) -> list[tuple[str, int]]:
+    return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder) if is_hash(entry.name))
+
+
+def _translate(error: OSError, root: Path) -> GossamerError:
+    return BackendUnavailable(
+        f"The archive in {root} cannot be used ({error.strerror or error}). Free some space or check its permissions; "
+        f"store.keep_pages = false in gossamer.toml crawls without an archive."
+    )

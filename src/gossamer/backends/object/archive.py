@@ -1,12 +1,13 @@
 """Raw pages in an object store (S3, MinIO, SeaweedFS, R2 ...); fulfils `WholeArchive`.
 
-    <prefix>/YYYY-MM-DD/<writer>-<life>-<n>.zst      an object: all pages of one `put`, written whole, never changed
-    <prefix>/files/<ab>/<sha256>                     a file that a spider asked for (files.py)
+Names and format are those of store/page_format.py: a range request reads a single page, and a bucket copied into a
+folder is a folder archive. An object holds all pages of one `put` and is written whole. Its writer is
+`<writer>-<life>`, where `life` is random, chosen when the archive is opened: two processes never write the same name,
+and a write that is repeated because its answer was lost writes the same bytes again.
 
-An object has the format of a segment of the folder archive: one zstd frame per page, so that a range request reads a
-single page, and a bucket copied into a folder is a folder archive. A reference is
-`YYYY-MM-DD/<writer>-<life>-<n>.zst#offset+length`. `life` is random, chosen when the archive is opened: two processes
-never write the same name, and a write that is repeated because its answer was lost writes the same bytes again.
+A file is uploaded in parts, in constant memory, and is either complete or absent. Pruning uses its modification time,
+which is when it was last stored; a file requested after more than a day is copied onto itself through a second name,
+which renews its time.
 
 How it fails: `BackendUnavailable`; an object exists whole or not at all. How it recovers: the next `put` makes a new
 object; one that was written although its answer was lost is a copy that no reference names, until it is pruned.
@@ -15,22 +16,21 @@ object; one that was written although its answer was lost is a copy that no refe
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-import msgspec
-import zstandard
 
 from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, Permanent
 from ...model.page import Snapshot
+from ...store import page_format
 from ...store.contract import Segment
-from ...store.page_format import PagePacker, blank_frame, frames_in, unpack_page
 from .bucket import (
     BucketAddress,
     beyond_end,
@@ -43,20 +43,17 @@ from .bucket import (
     unavailable,
     without_bucket,
 )
-from .files import ObjectFiles
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
 OBJECT_BYTES = 32 * 1024 * 1024  # a batch that compresses to more is spread over several objects
 MAX_READS = 16  # at the same time
+PART_BYTES = 8 * 1024 * 1024
+PARTS_AT_ONCE = 4
+TOUCH_AFTER = timedelta(days=1)
 GAP = 256 * 1024  # bytes between two pages of an object: a smaller gap is read along instead of making two requests
-DAMAGED = (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError)
-
-_NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
-_SEGMENT = re.compile(_NAME)
-_REF = re.compile(rf"({_NAME})#([0-9]{{1,15}})\+([0-9]{{1,15}})")
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_FILE = re.compile(r"files/[0-9a-f]{2}/([0-9a-f]{64})")
 
 
 @asynccontextmanager
@@ -89,14 +86,15 @@ async def _check(store: S3Store, place: BucketAddress, *, create: bool) -> None:
         await _check(store, place, create=False)
 
 
-class ObjectArchive(ObjectFiles):
+class ObjectArchive:
     """Pages in a bucket. `writer` identifies this process in object names, for people who look at them."""
 
     def __init__(self, store: S3Store, place: BucketAddress, *, level: int, writer: str, clock: Clock) -> None:
-        super().__init__(store, place, clock)
+        self._store = store
+        self._place = place
+        self._clock = clock
         self._level = level
-        name = _UNFIT.sub("-", writer).strip(".-_")[:100] or "writer"
-        self._author = f"{name}-{secrets.token_hex(8)}"
+        self._author = f"{page_format.name_of_writer(writer)}-{secrets.token_hex(8)}"
         self._count = 0
         self._closed = False
 
@@ -124,17 +122,9 @@ class ObjectArchive(ObjectFiles):
         return refs
 
     async def get(self, ref: str) -> Snapshot:
-        match = _REF.fullmatch(ref)
-        if match is None:
-            raise Permanent(f"{ref[:200]!r} is not an archive reference; they look like 2027-01-31/host-1.zst#0+999.")
-        key, offset, length = match[1], int(match[2]), int(match[3])
+        key, offset, length = page_format.place_of(ref)
         frame = await self._read(ref, key, offset, length) if length else b""
-        try:
-            return await asyncio.to_thread(unpack_page, frame)
-        except DAMAGED as error:
-            raise Permanent(
-                f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
-            ) from error
+        return await asyncio.to_thread(page_format.read_page, frame, ref)
 
     async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
         room = asyncio.Semaphore(MAX_READS)
@@ -161,12 +151,13 @@ class ObjectArchive(ObjectFiles):
     async def _neighbours(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
         """Pages of one object; one request reads pages that lie close together. Empty if one of them cannot be read:
         read alone, each gives its own error."""
-        places = [match for match in map(_REF.fullmatch, refs) if match is not None]
-        starts, lengths = ([int(match[part]) for match in places] for part in (2, 3))
+        key = refs[0].partition("#")[0]
+        places = page_format.places_by_segment(refs).get(key, [])
+        starts, lengths = [offset for offset, _ in places], [length for _, length in places]
         if len(places) < max(2, len(refs)) or not all(lengths):
             return []
         try:
-            frames = await self._store.get_ranges_async(places[0][1], starts=starts, lengths=lengths, coalesce=GAP)
+            frames = await self._store.get_ranges_async(key, starts=starts, lengths=lengths, coalesce=GAP)
         except Exception as error:
             if missing(error) or beyond_end(error):
                 return []
@@ -174,8 +165,8 @@ class ObjectArchive(ObjectFiles):
         if [len(frame) for frame in frames] != lengths:
             return []
         try:
-            return await asyncio.to_thread(lambda: [unpack_page(bytes(frame)) for frame in frames])
-        except DAMAGED:
+            return await asyncio.to_thread(lambda: [*map(page_format.read_page, map(bytes, frames), refs)])
+        except Permanent:
             return []
 
     async def _read(self, ref: str, key: str, offset: int, length: int) -> bytes:
@@ -183,9 +174,7 @@ class ObjectArchive(ObjectFiles):
             frame = bytes(await self._store.get_range_async(key, start=offset, length=length))
         except Exception as error:
             if missing(error):
-                raise Permanent(
-                    f"There is no archived page {ref} in {self._place}: it was pruned, or the archive was moved."
-                ) from error
+                raise page_format.missing_page(ref, self._place) from error
             if not beyond_end(error):
                 raise unavailable(error, self._place) from error
             frame = b""
@@ -194,18 +183,15 @@ class ObjectArchive(ObjectFiles):
         return frame
 
     async def erase(self, refs: Sequence[str]) -> int:
-        objects: dict[str, list[tuple[int, int]]] = {}
-        for match in filter(None, map(_REF.fullmatch, refs)):
-            objects.setdefault(match[1], []).append((int(match[2]), int(match[3])))
         erased = 0
-        for key, frames in objects.items():
+        for key, places in page_format.places_by_segment(refs).items():
             with suppress(Permanent):  # pruned meanwhile
                 content = bytearray(await self.read_segment(key))
-                whole = [(offset, length) for offset, length in frames if offset + length <= len(content)]
+                whole = [(offset, length) for offset, length in places if offset + length <= len(content)]
                 for offset, length in whole:
-                    content[offset : offset + length] = blank_frame(length)
+                    content[offset : offset + length] = page_format.blank_frame(length)
                 try:
-                    if next(frames_in(bytes(content)), None) is None:
+                    if next(page_format.frames_in(bytes(content)), None) is None:
                         await self._store.delete_async(key)
                     else:
                         await self._store.put_async(key, bytes(content), use_multipart=False)
@@ -224,7 +210,7 @@ class ObjectArchive(ObjectFiles):
         try:
             async for found in self._store.list():
                 for one in found:
-                    if _SEGMENT.fullmatch(one["path"]):
+                    if page_format.SEGMENT.fullmatch(one["path"]):
                         yield Segment(one["path"], one["size"])
         except Exception as error:
             raise unavailable(error, self._place) from error
@@ -239,7 +225,7 @@ class ObjectArchive(ObjectFiles):
             raise unavailable(error, self._place) from error
 
     async def write_segment(self, name: str, content: bytes) -> None:
-        if not _SEGMENT.fullmatch(name):
+        if not page_format.SEGMENT.fullmatch(name):
             raise Permanent(f"{name[:200]!r} is not the name of an archive object.")
         try:
             await self._store.put_async(name, content, use_multipart=False)
@@ -251,7 +237,7 @@ class ObjectArchive(ObjectFiles):
         freed = 0
         try:
             for folder in sorted((await self._store.list_with_delimiter_async())["common_prefixes"]):
-                if _ended_before(folder.rstrip("/"), cutoff):
+                if page_format.day_ended_before(folder.rstrip("/"), cutoff):
                     freed += await self._delete_day(folder)
             freed += await self._prune_files(cutoff)
         except Exception as error:
@@ -261,16 +247,90 @@ class ObjectArchive(ObjectFiles):
     async def _delete_day(self, folder: str) -> int:
         freed = 0
         async for found in self._store.list(folder):  # in chunks, so that memory does not grow with the archive
-            ours = [one for one in found if _SEGMENT.fullmatch(one["path"])]
+            ours = [one for one in found if page_format.SEGMENT.fullmatch(one["path"])]
             if ours:
                 await self._store.delete_async([one["path"] for one in ours])
                 freed += sum(one["size"] for one in ours)
         return freed
 
+    # -- files that spiders asked for ------------------------------------------------------------------------------
+
+    async def put_file(self, path: Path, sha256: str) -> bool:
+        if await self.has_file(sha256):
+            return False
+        try:
+            await self._store.put_async(
+                page_format.name_of_file(sha256),
+                path,
+                use_multipart=True,
+                chunk_size=PART_BYTES,
+                max_concurrency=PARTS_AT_ONCE,
+            )
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+        return True
+
+    async def erase_file(self, sha256: str) -> bool:
+        if not await self.has_file(sha256):
+            return False
+        try:
+            await self._store.delete_async(page_format.name_of_file(sha256))
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+        return True
+
+    async def has_file(self, sha256: str) -> bool:
+        key = page_format.name_of_file(sha256)
+        try:
+            found = await self._store.head_async(key)
+            if self._clock.now() - found["last_modified"].timestamp() > TOUCH_AFTER.total_seconds():
+                await self._store.copy_async(key, f"{key}.used")
+                await self._store.copy_async(f"{key}.used", key)
+                await self._store.delete_async(f"{key}.used")
+        except Exception as error:
+            if missing(error):
+                return False
+            raise unavailable(error, self._place) from error
+        return True
+
+    async def read_file(self, sha256: str) -> AsyncIterator[bytes]:
+        key = page_format.name_of_file(sha256)
+        try:
+            answer = await self._store.get_async(key)
+            digest = hashlib.sha256()
+            async for piece in answer.stream(min_chunk_size=1024 * 1024):
+                digest.update(piece)
+                yield bytes(piece)
+        except Exception as error:
+            if missing(error):
+                raise page_format.missing_file(sha256, self._place) from error
+            raise unavailable(error, self._place) from error
+        if digest.hexdigest() != sha256:
+            raise Permanent(f"The file {sha256} in {self._place} is not what its name says: the archive was changed.")
+
+    async def files(self) -> AsyncIterator[Segment]:
+        try:
+            async for found in self._store.list("files"):
+                for one in found:
+                    name = _FILE.fullmatch(one["path"])
+                    if name:
+                        yield Segment(name[1], one["size"])
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+
+    async def _prune_files(self, cutoff: float) -> int:
+        freed, before = 0, datetime.fromtimestamp(cutoff, UTC)
+        async for found in self._store.list("files"):
+            old = [one for one in found if _FILE.fullmatch(one["path"]) and one["last_modified"] < before]
+            if old:
+                await self._store.delete_async([one["path"] for one in old])
+                freed += sum(one["size"] for one in old)
+        return freed
+
 
 def _compressed(snapshots: Sequence[Snapshot], level: int) -> list[list[bytes]]:
     """One frame per page, gathered into objects."""
-    packer = PagePacker(level)
+    packer = page_format.PagePacker(level)
     objects: list[list[bytes]] = [[]]
     size = 0
     for snapshot in snapshots:
@@ -281,11 +341,3 @@ def _compressed(snapshots: Sequence[Snapshot], level: int) -> list[list[bytes]]:
         objects[-1].append(frame)
         size += len(frame)
     return objects
-
-
-def _ended_before(day: str, cutoff: float) -> bool:
-    try:
-        start = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:  # not a day: not ours
-        return False
-    return (start + timedelta(days=1)).timestamp() <= cutoff

@@ -5,15 +5,13 @@ schema/format-001.sql."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
 import asyncpg
 import msgspec
 
 from ...errors import Misconfigured
-from ...store.item_views import CHANGES, HISTORY, VERSION_COLUMNS, ItemView, Path, Selected, TypedColumn
-from ..records import views
+from ...store.item_views import Path, Selected
 from ..records.dialect import Session
 from ..records.views import SqlItemViews, literal
 from .address import quoted
@@ -30,15 +28,12 @@ UNION SELECT typname::text FROM pg_type JOIN ours ON typnamespace = schema"""
 CANCEL_WITHIN = 30.0  # seconds, for the server to end a query whose time is over
 _PATIENCE = "SET LOCAL lock_timeout = '2s'"  # a long query on a view must not hold up the crawl
 
-_META = {
-    **{name: name.removeprefix("_") for name in ("_site", "_key", "_url", "_job", "_spider", "_version", "_data")},
-    **{f"_{name}": f"to_timestamp({name})" for name in ("first_seen", "last_changed", "last_checked", "gone_since")},
-}
-_VERSION_META = {**_META, "_valid_from": "at", "_valid_to": "until", "_gone": "gone"}
-
 
 class PostgresItemViews(SqlItemViews):
     names = _NAMES
+    time = "to_timestamp({})"
+    replaces = True
+    stored = staticmethod(to_stored)
 
     def __init__(self, sql: PostgresSql, database: PostgresDatabase) -> None:
         super().__init__(sql)
@@ -49,32 +44,10 @@ class PostgresItemViews(SqlItemViews):
         await session.define(_PATIENCE)
         await session.rows(_TAKE_TURN)
 
-    def statements(self, known: ItemView | None, view: ItemView, names: Collection[str]) -> list[str]:
-        columns = [column for column in view.columns if column.path]
-        history = [*(TypedColumn(name, (), name) for name in VERSION_COLUMNS), *columns]
-        endings = (CHANGES, HISTORY, "")
-        make, remove = "CREATE VIEW", [f"DROP VIEW IF EXISTS {self._name(view.name + ending)}" for ending in endings]
-        if known is not None and view.columns[: len(known.columns)] == known.columns:
-            make, remove = "CREATE OR REPLACE VIEW", []  # which can add columns at the end; views of others stay
-        of_type = f"WHERE type = {literal(to_stored(view.type))}"
-        return [
-            *remove,
-            f"{make} {self._name(view.name)} AS SELECT {self._columns(view.columns, _META)} "
-            f"FROM {self._name('records')} {of_type}",
-            f"{make} {self._name(view.name + HISTORY)} AS SELECT {self._columns(history, _VERSION_META)} "
-            f"FROM {self._name('record_history')} {of_type}",
-            f"{make} {self._name(view.name + CHANGES)} AS SELECT field, old, new, at, site, key, url, job, version "
-            f"FROM {self._name('record_changes')} {of_type}",
-        ]  # fmt: skip
+    def place(self, name: str) -> str:
+        return f"{self._schema}.{super().place(name)}"
 
-    def _name(self, name: str) -> str:
-        return f"{self._schema}.{views.quoted(name)}"
-
-    def _columns(self, columns: Collection[TypedColumn], meta: Mapping[str, str]) -> str:
-        shown = [meta[one.kind] if not one.path else self._value(one.path, one.kind) for one in columns]
-        return ", ".join(f"{sql} AS {views.quoted(one.name)}" for sql, one in zip(shown, columns, strict=True))
-
-    def _value(self, path: Path, kind: str) -> str:
+    def value(self, path: Path, kind: str) -> str:
         return f"{self._schema}.item_{kind}(data{''.join(f' -> {literal(part)}' for part in path)})"
 
     async def select(self, sql: str, *, limit: int, seconds: float) -> Selected:

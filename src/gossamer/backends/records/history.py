@@ -7,6 +7,7 @@ takes longer for a store with more records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
@@ -145,89 +146,84 @@ UPDATE @records SET gone_since = $2::float8, last_changed = $2, job = $3, versio
 WHERE number = ANY ($1::bigint[])"""
 
 
-async def versions(database: SqlDatabase, type: str, site: str, key: str) -> list[Version]:
-    words = database.dialect
-    sql = _VERSIONS.format(text=words.text, identified=words.identified(1))
-    return [
-        Version(version=version, at=at, job=job, data=data, gone=bool(gone), schema=schema)
-        for version, at, job, data, gone, schema in await database.rows(sql, *words.identity(type, site, key))
-    ]
+class SqlHistory:
+    """The part of `SqlRecords` that compares versions and jobs."""
 
+    sql: SqlDatabase
 
-async def seen_version(database: SqlDatabase, job: str, type: str, site: str, key: str) -> int:
-    words = database.dialect
-    sql = _SEEN_VERSION.format(identified=words.identified(2))
-    rows = await database.rows(sql, job, *words.identity(type, site, key))
-    return rows[0][0] if rows else 0
+    async def history(self, type: str, site: str, key: str) -> list[Version]:
+        words = self.sql.dialect
+        sql = _VERSIONS.format(text=words.text, identified=words.identified(1))
+        return [
+            Version(version=version, at=at, job=job, data=data, gone=bool(gone), schema=schema)
+            for version, at, job, data, gone, schema in await self.sql.rows(sql, *words.identity(type, site, key))
+        ]
 
+    async def seen_version(self, job: str, type: str, site: str, key: str) -> int:
+        words = self.sql.dialect
+        sql = _SEEN_VERSION.format(identified=words.identified(2))
+        rows = await self.sql.rows(sql, job, *words.identity(type, site, key))
+        return rows[0][0] if rows else 0
 
-async def run_records(database: SqlDatabase, job: str) -> RunRecords:
-    seen, made, new, back = map(int, (await database.rows(_RUN_RECORDS.format(text=database.dialect.text), job))[0])
-    gone = (await database.rows(_RUN_GONE, job))[0][0]
-    return RunRecords(new=new, changed=made - new - back, back=back, unchanged=seen - made, gone=gone)
+    async def run_records(self, job: str) -> RunRecords:
+        seen, made, new, back = map(int, (await self.sql.rows(_RUN_RECORDS.format(text=self.sql.dialect.text), job))[0])
+        gone = (await self.sql.rows(_RUN_GONE, job))[0][0]
+        return RunRecords(new=new, changed=made - new - back, back=back, unchanged=seen - made, gone=gone)
 
+    async def unseen(self, wanted: Retirement) -> int:
+        left = _LEFT.format(records=self.sql.dialect.scanned)
+        asked = (wanted.job, wanted.spider, None if wanted.of is None else list(wanted.of))
+        starts = await self._portions()
+        return sum([(await self.sql.rows(left, *asked, first, first + RETIRED - 1))[0][0] for first in starts])
 
-async def unseen(database: SqlDatabase, wanted: Retirement) -> int:
-    left = _LEFT.format(records=database.dialect.scanned)
-    asked = (wanted.job, wanted.spider, None if wanted.of is None else list(wanted.of))
-    starts = await _portions(database)
-    return sum([(await database.rows(left, *asked, first, first + RETIRED - 1))[0][0] for first in starts])
+    async def _portions(self) -> range:
+        """The numbers with which portions of the records begin."""
+        return range(0, (await self.sql.rows(_HIGHEST))[0][0] + 1, RETIRED)
 
+    async def differences(
+        self, before: str, after: str, ends: tuple[float, float] = (math.inf, math.inf)
+    ) -> AsyncIterator[Difference]:
+        last = -1
+        while rows := await self.sql.look_up(_SEEN, before, after, last):
+            seen = [Seen(*row) for row in rows]
+            differing = [one for one in seen if one.may_differ]
+            for start in range(0, len(differing), COMPARED_DATA):
+                for one in await self._compared(differing[start : start + COMPARED_DATA], after, ends):
+                    yield one
+            last = seen[-1].record
 
-async def _portions(database: SqlDatabase) -> range:
-    """The numbers with which portions of the records begin."""
-    return range(0, (await database.rows(_HIGHEST))[0][0] + 1, RETIRED)
+    async def _compared(self, seen: Sequence[Seen], job: str, ends: tuple[float, float]) -> list[Difference]:
+        """The differences among these, which should be few: the data of all of them is read."""
+        text, numbers = self.sql.dialect.text, [one.record for one in seen]
+        # In this order: a version that is replaced in between is found in both.
+        present = {row[0]: row[1:] for row in await self.sql.look_up(_NOW.format(text=text), numbers)}
+        marks: dict[int, dict[int, VersionMark]] = {number: {} for number in present}
+        for number, version, at, by, gone in await self.sql.look_up(_MARKS, numbers):
+            if number in marks:
+                marks[number][version] = VersionMark(version, at, by, bool(gone))
+        kinds: dict[int, tuple[DifferenceKind, int, int]] = {}
+        for one in seen:
+            if one.record in present:
+                *_, version, at, by, gone, _ = present[one.record]
+                marks[one.record][version] = VersionMark(version, at, by, bool(gone))
+                kinds[one.record] = difference_kind(one, [*marks[one.record].values()], job, ends)
+        wanted = sorted({version for _, *compared in kinds.values() for version in compared if version})
+        past = {row[:2]: row[2] for row in await self.sql.look_up(_BEFORE.format(text=text), numbers, wanted)}
+        missed = [number for number, (kind, *_) in kinds.items() if kind == "unseen"]
+        met: dict[int, str] = {row[0]: row[1] for row in await self.sql.look_up(_MET, missed, job)} if missed else {}
+        found = []
+        for number, (kind, first, last) in kinds.items():
+            type_, site, key, url, version, *_, data = present[number]
+            past[number, version] = data
+            before, after = past.get((number, first)), past.get((number, last))
+            found.append(difference((type_, site, key), url, kind, before, after, met.get(number, "")))
+        return [one for one in found if one is not None]
 
-
-async def differences(
-    database: SqlDatabase, before: str, after: str, ends: tuple[float, float]
-) -> AsyncIterator[Difference]:
-    last = -1
-    while rows := await database.look_up(_SEEN, before, after, last):
-        seen = [Seen(*row) for row in rows]
-        differing = [one for one in seen if one.may_differ]
-        for start in range(0, len(differing), COMPARED_DATA):
-            for one in await _compared(database, differing[start : start + COMPARED_DATA], after, ends):
-                yield one
-        last = seen[-1].record
-
-
-async def _compared(
-    database: SqlDatabase, seen: Sequence[Seen], job: str, ends: tuple[float, float]
-) -> list[Difference]:
-    """The differences among these, which should be few: the data of all of them is read."""
-    text, numbers = database.dialect.text, [one.record for one in seen]
-    # In this order: a version that is replaced in between is found in both.
-    present = {row[0]: row[1:] for row in await database.look_up(_NOW.format(text=text), numbers)}
-    marks: dict[int, dict[int, VersionMark]] = {number: {} for number in present}
-    for number, version, at, by, gone in await database.look_up(_MARKS, numbers):
-        if number in marks:
-            marks[number][version] = VersionMark(version, at, by, bool(gone))
-    kinds: dict[int, tuple[DifferenceKind, int, int]] = {}
-    for one in seen:
-        if one.record in present:
-            *_, version, at, by, gone, _ = present[one.record]
-            marks[one.record][version] = VersionMark(version, at, by, bool(gone))
-            kinds[one.record] = difference_kind(one, [*marks[one.record].values()], job, ends)
-    wanted = sorted({version for _, *compared in kinds.values() for version in compared if version})
-    past = {row[:2]: row[2] for row in await database.look_up(_BEFORE.format(text=text), numbers, wanted)}
-    missed = [number for number, (kind, *_) in kinds.items() if kind == "unseen"]
-    met: dict[int, str] = {row[0]: row[1] for row in await database.look_up(_MET, missed, job)} if missed else {}
-    found = []
-    for number, (kind, first, last) in kinds.items():
-        type_, site, key, url, version, *_, data = present[number]
-        past[number, version] = data
-        before, after = past.get((number, first)), past.get((number, last))
-        found.append(difference((type_, site, key), url, kind, before, after, met.get(number, "")))
-    return [one for one in found if one is not None]
-
-
-async def retire(database: SqlDatabase, wanted: Retirement) -> int:
-    """Mark records as gone; return how many."""
-    if wanted.records is not None:
-        return await database.transact(partial(_retire_these, database.dialect, wanted, wanted.records))
-    starts, words = await _portions(database), database.dialect
-    return sum([await database.transact(partial(_retire_some, words, wanted, first)) for first in starts])
+    async def retire(self, wanted: Retirement) -> int:
+        if wanted.records is not None:
+            return await self.sql.transact(partial(_retire_these, self.sql.dialect, wanted, wanted.records))
+        starts, words = await self._portions(), self.sql.dialect
+        return sum([await self.sql.transact(partial(_retire_some, words, wanted, first)) for first in starts])
 
 
 async def _retire_these(words: Dialect, wanted: Retirement, records: Sequence[RecordIdentity], session: Session) -> int:

@@ -21,12 +21,12 @@ from ...model.figures import FAILURES, SUCCESSES
 from ...model.item_account import COUNT_FIELDS, ItemCounts
 from ...model.outcome import NOT_FOUND
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
-from ...model.run_records import RunRecords
-from ...store.contract import Difference, RecordQuery, Retirement, SentNote, SiteCounts, Version, VisitQuery
+from ...store.contract import RecordQuery, SentNote, SiteCounts, VisitQuery
 from ...store.record_rows import ATTEMPT_FIELDS, TALLY_FIELDS, VISIT_FIELDS, item_counts
 from ...store.record_rules import mend, stored_record, write_cursor
-from . import erasure, history, queries
+from . import erasure, queries
 from .dialect import Row, Session, SqlDatabase
+from .history import SqlHistory
 from .queries import CHUNK, Selection, selection
 from .views import SqlItemViews
 
@@ -108,7 +108,7 @@ _PRUNE_SENT = "DELETE FROM @sent_notes WHERE at < $1"
 _HIGHEST_PAGE = "SELECT coalesce(max(number), 0) FROM @pages"
 
 
-class SqlRecords(ABC):
+class SqlRecords(SqlHistory, ABC):
     """The common part of the record stores in SQL. `min_rewrite_age` protects younger versions from change."""
 
     def __init__(
@@ -162,26 +162,6 @@ class SqlRecords(ABC):
             for row in rows:
                 yield struct_of(PageFacts, _KNOWN_VISIT, row[1:])
             last = (rows[-1][0], rows[-1][1 + _KNOWN_VISIT.index("spider")])
-
-    async def history(self, type: str, site: str, key: str) -> list[Version]:
-        return await history.versions(self.sql, type, site, key)
-
-    async def seen_version(self, job: str, type: str, site: str, key: str) -> int:
-        return await history.seen_version(self.sql, job, type, site, key)
-
-    def differences(
-        self, before: str, after: str, ends: tuple[float, float] = (math.inf, math.inf)
-    ) -> AsyncIterator[Difference]:
-        return history.differences(self.sql, before, after, ends)
-
-    async def run_records(self, job: str) -> RunRecords:
-        return await history.run_records(self.sql, job)
-
-    async def unseen(self, wanted: Retirement) -> int:
-        return await history.unseen(self.sql, wanted)
-
-    async def retire(self, wanted: Retirement) -> int:
-        return await history.retire(self.sql, wanted)
 
     async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:
         rows = sorted(await self.sql.rows(_SCHEMAS), key=itemgetter(3, 1, 0))

@@ -1,5 +1,5 @@
 """Typed views: made and kept by whoever stores the first record of a type, or one of a new shape. What a view should
-have: store/item_views.py. How a column is written: item_views.py of each dialect.
+have: store/item_views.py. How a value is written: item_views.py of each dialect.
 
 How it fails: records are stored all the same, and `problem` says why a view is not up to date. How it recovers: it is
 tried again with the next records that need it, and by `refresh`. Any number of processes may make the same view.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -22,10 +22,13 @@ from ...store.item_views import (
     CHANGES,
     HISTORY,
     MOST_COLUMNS,
+    VERSION_COLUMNS,
     Fields,
     ItemView,
+    Path,
     Selected,
     Shape,
+    TypedColumn,
     declared_fields,
     merge_fields,
     plan_view,
@@ -48,9 +51,17 @@ _KNOWN_TYPES = "SELECT type FROM @item_views UNION SELECT type FROM @schemas"
 _TYPES = "SELECT DISTINCT type FROM @records"
 _NEWEST = "SELECT {text} FROM @records WHERE type = $1 AND schema = '' ORDER BY number DESC LIMIT $2"
 
+_ENDINGS = (CHANGES, HISTORY, "")
+_PLAIN = ("_site", "_key", "_url", "_job", "_spider", "_version", "_data")
+_TIMES = ("_first_seen", "_last_changed", "_last_checked", "_gone_since")
+
 
 class SqlItemViews(ABC):
     """Fulfils `ItemViews`."""
+
+    names: str  # a statement: every name in the database that a view could have
+    time: str  # a column of seconds since the epoch, as views show it
+    replaces = False  # CREATE OR REPLACE VIEW can add columns at the end; views of others stay
 
     def __init__(self, sql: SqlDatabase) -> None:
         self._sql = sql
@@ -129,19 +140,48 @@ class SqlItemViews(ABC):
         view = plan_view(type, known, declared, seen, names - own)
         if view == known and own <= names:
             return
-        for statement in self.statements(known if own <= names else None, view, names):
+        for statement in self._statements(known if own <= names else None, view):
             await session.define(statement)
         await session.run(_KEEP, type, msgspec.json.encode(view).decode())
 
-    names: str  # a statement: every name in the database that a view could have
+    def _statements(self, known: ItemView | None, view: ItemView) -> list[str]:
+        """How `known` becomes `view`, with its companions."""
+        make, remove = "CREATE VIEW", [f"DROP VIEW IF EXISTS {self.place(view.name + end)}" for end in _ENDINGS]
+        if self.replaces and known is not None and view.columns[: len(known.columns)] == known.columns:
+            make, remove = "CREATE OR REPLACE VIEW", []
+        meta = {name: name[1:] for name in _PLAIN} | {name: self.time.format(name[1:]) for name in _TIMES}
+        of_version = meta | {"_valid_from": "at", "_valid_to": "until", "_gone": "gone"}
+        versions = [*(TypedColumn(name, (), name) for name in VERSION_COLUMNS), *(c for c in view.columns if c.path)]
+        selections = (
+            ("", self._columns(view.columns, meta), "records"),
+            (HISTORY, self._columns(versions, of_version), "record_history"),
+            (CHANGES, "field, old, new, at, site, key, url, job, version", "record_changes"),
+        )
+        of_type = f"WHERE type = {literal(self.stored(view.type))}"
+        return remove + [
+            f"{make} {self.place(view.name + end)} AS SELECT {columns} FROM {self.place(table)} {of_type}"  # noqa: S608 - names without quotes
+            for end, columns, table in selections
+        ]
+
+    def _columns(self, columns: Sequence[TypedColumn], meta: Mapping[str, str]) -> str:
+        shown = [self.value(one.path, one.kind) if one.path else meta[one.kind] for one in columns]
+        return ", ".join(f"{sql} AS {quoted(one.name)}" for sql, one in zip(shown, columns, strict=True))
+
+    def place(self, name: str) -> str:
+        """A view or a table in SQL."""
+        return quoted(name)
+
+    @abstractmethod
+    def stored(self, text: str) -> str:
+        """A text as the tables hold it."""
+
+    @abstractmethod
+    def value(self, path: Path, kind: str) -> str:
+        """The value at a path of the data, converted to a kind of column."""
 
     @abstractmethod
     async def take_turn(self, session: Session) -> None:
         """Wait until no other process makes views, but not for long."""
-
-    @abstractmethod
-    def statements(self, known: ItemView | None, view: ItemView, names: Collection[str]) -> list[str]:
-        """How `known` becomes `view`, with its companions. `names` exist."""
 
     @abstractmethod
     async def select(self, sql: str, *, limit: int, seconds: float) -> Selected: ...

@@ -1,4 +1,5 @@
-"""Learned routes and budgets, on Redis. Fulfils `RouteBook` and `BudgetBook`; see lua/routes_*.lua.
+"""Learned routes, budgets and robots.txt, on Redis. Fulfils `RouteBook`, `BudgetBook` and `RobotsShelf`; see
+lua/routes_*.lua.
 
 Both are in one slot. A worker reads them rarely: for a site that blocks, and for requests that cost credits.
 """
@@ -10,12 +11,15 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
+from ...fetch.robots_shelf import RobotsEntry
+from ...model.url import site_of
 from ...routing.contract import MOST_PATTERNS, Bound, LearnedRoute
 from ..budget_units import credits_in, days_before, units_allowed, units_to_give, units_to_take
 from .connection import Server
 from .keys import Keyspace
 
 AT_ONCE = 1_000
+ROBOTS_KEPT = 7 * 24 * 3600  # seconds after robots.txt was stored
 
 _decode = msgspec.json.Decoder(list[LearnedRoute]).decode
 
@@ -94,3 +98,22 @@ class RedisBudgetBook:
     async def forget_budgets(self, before: str) -> int:
         old = days_before(await self.units(), before)
         return int(await self._server.call("HDEL", self._key, *old)) if old else 0
+
+
+class RedisRobotsShelf:
+    """robots.txt as it was last read, shared by all workers."""
+
+    def __init__(self, server: Server, keys: Keyspace) -> None:
+        self._server = server
+        self._keys = keys
+
+    async def get(self, origin: str) -> RobotsEntry | None:
+        packed = await self._server.call("GET", self._key(origin))
+        return msgspec.msgpack.decode(packed, type=RobotsEntry) if packed else None
+
+    async def put(self, entry: RobotsEntry) -> None:
+        packed = msgspec.msgpack.encode(entry)
+        await self._server.call("SET", self._key(entry.origin), packed, "EX", ROBOTS_KEPT)
+
+    def _key(self, origin: str) -> str:
+        return self._keys.in_shard(self._keys.shard_of(site_of(f"{origin}/")), f"robots:{origin}")

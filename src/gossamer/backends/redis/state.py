@@ -28,8 +28,7 @@ from .keys import Keyspace
 from .leasing import OrphanRounds
 from .proxies import RedisProxyBook
 from .queue_view import RedisQueueView
-from .robots import RedisRobotsShelf
-from .routes import RedisBudgetBook, RedisRouteBook
+from .routes import RedisBudgetBook, RedisRobotsShelf, RedisRouteBook
 from .rows import pack_reason
 from .schedules import RedisSchedules
 from .shelf import RedisShelf

@@ -44,9 +44,7 @@ from . import rows, stream_rows
 from .connection import Server
 from .jobs import RedisJobs, RedisSeedBook, StoredJob, read_job
 from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, Keyspace
-from .load_jobs import load_job, load_schedule
-from .robots import RedisRobotsShelf
-from .routes import RedisBudgetBook, RedisRouteBook
+from .routes import RedisBudgetBook, RedisRobotsShelf, RedisRouteBook
 from .schedules import read_schedule
 from .shelf import RedisShelf, unpack_row
 from .state_cut import CutSeen, JobCut, ShardCut, cut_job, require_clock
@@ -203,13 +201,13 @@ class RedisStateStream:
                 case DumpedSpending():
                     await self._server.call("HSETNX", self._keys.book("budgets"), item.name, item.spent)
                 case DumpedJob():
-                    await load_job(self._server, self._keys, item)
+                    await stream_rows.load_job(self._server, self._keys, item)
                 case DumpedSeeds(job_id, sown):
                     await self._seeds.note(job_id, sown.sites, sown.trouble)
                 case DumpedRow():
                     await self._shelf.commit([item.put()])
                 case DumpedSchedule():
-                    await load_schedule(self._server, self._keys, item.progress)
+                    await stream_rows.load_schedule(self._server, self._keys, item.progress)
         now = repr(await self.time())
         for verb, groups in (("load_sites", rest), ("load_urls", urls)):
             for (shard, job), texts in groups.items():

@@ -8,27 +8,19 @@ import asyncio
 import re
 import sqlite3
 import time
-from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import Any
 
 from ...errors import Misconfigured
-from ...store.item_views import CHANGES, HISTORY, VERSION_COLUMNS, ItemView, Path, Selected, TypedColumn
+from ...store.item_views import Path, Selected
 from ...store.record_rules import mend
 from ..records.dialect import Session
-from ..records.views import SqlItemViews, literal, quoted
+from ..records.views import SqlItemViews, literal
 from .connection import Database
 from .record_sql import SqliteSql
 
 STEPS = 10_000  # of SQLite's machine, between two looks at the clock
 LONGEST_VALUE = 64 * 1024 * 1024  # bytes of a text that a query may make
-
-_TIME = "strftime('%Y-%m-%dT%H:%M:%fZ', {}, 'unixepoch')"
-_META = {
-    **{name: name.removeprefix("_") for name in ("_site", "_key", "_url", "_job", "_spider", "_version", "_data")},
-    **{f"_{name}": _TIME.format(name) for name in ("first_seen", "last_changed", "last_checked", "gone_since")},
-}
-_VERSION_META = {**_META, "_valid_from": "at", "_valid_to": "until", "_gone": "gone"}
 
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]+')  # what a path of SQLite can name
 
@@ -56,6 +48,8 @@ AS z FROM (SELECT {value} AS v WHERE {type} = 'text'))))"""
 
 class SqliteItemViews(SqlItemViews):
     names = "SELECT name FROM sqlite_master"
+    time = "strftime('%Y-%m-%dT%H:%M:%fZ', {}, 'unixepoch')"
+    stored = staticmethod(mend)
 
     def __init__(self, sql: SqliteSql, database: Database) -> None:
         super().__init__(sql)
@@ -64,35 +58,14 @@ class SqliteItemViews(SqlItemViews):
     async def take_turn(self, session: Session) -> None:
         """Writers take turns."""
 
-    def statements(self, known: ItemView | None, view: ItemView, names: Collection[str]) -> list[str]:
-        of_type = f"WHERE type = {literal(mend(view.type))}"
-        history = [
-            *(TypedColumn(name, (), name) for name in VERSION_COLUMNS),
-            *(one for one in view.columns if one.path),
-        ]
-        return [
-            *(f"DROP VIEW IF EXISTS {quoted(view.name + ending)}" for ending in (CHANGES, HISTORY, "")),
-            f"CREATE VIEW {quoted(view.name)} AS SELECT {_columns(view.columns, _META)} FROM records {of_type}",
-            f"CREATE VIEW {quoted(view.name + HISTORY)} AS SELECT {_columns(history, _VERSION_META)} "
-            f"FROM record_history {of_type}",
-            f"CREATE VIEW {quoted(view.name + CHANGES)} AS SELECT field, old, new, at, site, key, url, job, version "
-            f"FROM record_changes {of_type}",
-        ]
+    def value(self, path: Path, kind: str) -> str:
+        value, type = _place(path)
+        if kind == "datetime":
+            return _DATETIME.format(value=value, type=type)
+        return f"(SELECT {_KINDS[kind]} FROM (SELECT {value} AS v, {type} AS t))"
 
     async def select(self, sql: str, *, limit: int, seconds: float) -> Selected:
         return await asyncio.to_thread(_select, f"{self._path.absolute().as_uri()}?mode=ro", sql, limit, seconds)
-
-
-def _columns(columns: Collection[TypedColumn], meta: Mapping[str, str]) -> str:
-    shown = [meta[one.kind] if not one.path else _value(one.path, one.kind) for one in columns]
-    return ", ".join(f"{sql} AS {quoted(one.name)}" for sql, one in zip(shown, columns, strict=True))
-
-
-def _value(path: Path, kind: str) -> str:
-    value, type = _place(path)
-    if kind == "datetime":
-        return _DATETIME.format(value=value, type=type)
-    return f"(SELECT {_KINDS[kind]} FROM (SELECT {value} AS v, {type} AS t))"
 
 
 def _place(path: Path) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from io import BytesIO
 
-from .contract import DocumentKind, DocumentUnreadable
+from .contract import DocumentKind, DocumentUnreadable, MarkupWriter
 
 __all__ = ["DocumentKind", "DocumentUnreadable", "document_html", "document_kind", "is_readable"]
 
@@ -91,8 +91,6 @@ def document_html(kind: DocumentKind, body: bytes) -> str:
 
 def _markdown_html(body: bytes) -> str:
     from markdown_it import MarkdownIt
-
-    from .markup_writer import MarkupWriter
 
     reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     text = body.decode("utf-8-sig", "replace")

@@ -19,8 +19,7 @@ from zipfile import BadZipFile, ZipFile
 
 import turbohtml
 
-from .contract import MOST_PAGES, MOST_UNPACKED, DocumentUnreadable
-from .markup_writer import MarkupWriter
+from .contract import MOST_PAGES, MOST_UNPACKED, DocumentUnreadable, MarkupWriter
 
 _MOST_CELLS = 2_000_000
 _MOST_REPEATS = 200  # of an empty cell or row that a sheet repeats

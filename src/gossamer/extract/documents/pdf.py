@@ -19,8 +19,7 @@ from typing import Any
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from .contract import MOST_PAGES, MOST_TEXT, DocumentUnreadable
-from .markup_writer import MarkupWriter
+from .contract import MOST_PAGES, MOST_TEXT, DocumentUnreadable, MarkupWriter
 from .pdf_layout import (
     BlockKind,
     PageWords,

@@ -23,15 +23,6 @@ from .microdata import microdata_items
 if TYPE_CHECKING:
     from ..markup import Markup
 
-__all__ = [
-    "dublin_core",
-    "extracted",
-    "json_ld_items",
-    "microdata_items",
-    "open_graph",
-    "structured_data",
-]
-
 _SCHEMA_ORG = "http://schema.org"
 
 

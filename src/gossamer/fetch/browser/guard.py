@@ -19,7 +19,6 @@ import hmac
 import ssl
 from collections.abc import Callable
 from datetime import timedelta
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -68,9 +67,7 @@ class GuardProxy:
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         server, resolver = self._server, self._resolver
         self._server = self._resolver = self._dialer = None
         self._passes.clear()

@@ -21,7 +21,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ...errors import BrowserFailed, GossamerError, Misconfigured
@@ -330,9 +329,7 @@ class BrowserPool:
         await asyncio.to_thread(chromium.sweep)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         processes, self._browsers = self._browsers, []
         await asyncio.gather(*(process.close() for process in processes), *self._closings, return_exceptions=True)
 

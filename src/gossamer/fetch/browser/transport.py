@@ -20,7 +20,6 @@ import ssl
 import time
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -78,9 +77,7 @@ class BrowserTransport:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         self._pool = None
         await self._stack.aclose()
 

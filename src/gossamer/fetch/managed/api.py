@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from datetime import timedelta
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
@@ -159,9 +159,7 @@ class Api:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         session, resolver = self._session, self._resolver
         self._session = self._resolver = None
         if session is not None:

@@ -16,7 +16,6 @@ import hmac
 import secrets
 from collections.abc import Coroutine
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self
 
 from ...clock import Clock
@@ -92,9 +91,7 @@ class BatchDesk:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from types import TracebackType
 from typing import Self
 
 from aiohttp import web
@@ -64,9 +63,7 @@ class CallbackReceiver:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         if self._listener is not None:
             self._listener.close()
         for timer in self._heads.values():

@@ -17,7 +17,6 @@ import ssl
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from ipaddress import ip_address
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -64,9 +63,7 @@ class ManagedTransport:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
         self._desk = self._resolver = None
 
