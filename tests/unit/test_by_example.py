@@ -54,6 +54,14 @@ def test_a_recipe_is_learned_from_one_page_and_reads_the_others(project, shop):
     assert (links["to"], links["count"]) == ("item", 6)
 
 
+@pytest.mark.parametrize(("name", "type"), [("fine-lamps", "FineLamps"), ("lampen_ü", "Item"), ("2nd", "Item")])
+def test_records_of_a_recipe_have_a_type_named_after_it(project, shop, name, type):
+    said = project.run("new", name, "--example", f"{shop.url}/item/1", "title=Fern chair")
+    assert said.code == 0, said.err
+    (file,) = (project.folder / "spiders").glob("*.toml")
+    assert (f'item = "{type}"' in file.read_text()) is (type != "Item")
+
+
 def test_the_command_that_comes_next_can_be_pasted_into_a_shell(project, shop, monkeypatch):
     monkeypatch.setitem(ANSWERS, "/item/1?size=2&colour=red", ANSWERS["/item/1"])
     url = f"{shop.url}/item/1?size=2&colour=red"

@@ -74,6 +74,7 @@ def test_an_address_after_o_is_named_without_its_secrets(shop: ProjectFolder) ->
     [
         ("sqlite://shop.db", "Write three slashes and a path"),
         ("sqlite:///shop.db?tabel=products", "only ?table= may follow the file"),
+        ("duckdb:///shop.duckdb/products", "write duckdb:///shop.duckdb?table=products"),
         ("sqlite:///shop.db?table=a;b", "cannot be the name of a table"),
         ("sqlite:///gossamer-data/records.db", "is a file of this project"),
         ("mongodb://db.example/shop", "Write the address as mongodb://host/database/collection"),

@@ -172,9 +172,10 @@ def _with_currency(goal: Goal, examples: Sequence[ExamplePage], pages: Sequence[
     return msgspec.structs.replace(goal, options=options)
 
 
-def recipe_with(learned: LearnedRules, start: StartPages, ref: str, tried: str) -> str:
-    """The text of a recipe with these rules."""
-    key = learned.key
+def recipe_with(learned: LearnedRules, start: StartPages, ref: str, tried: str, *, item: str = "Item") -> str:
+    """The text of a recipe with these rules. `item` is the type of its records."""
+    head = [f"item = {toml_value(item)}"] if item != "Item" else []
+    head += [f"key = {toml_value(learned.key)}"] if learned.key else []
     fields = {}
     for goal, finding in zip(learned.goals, learned.findings, strict=True):
         fields[goal.name] = field_rule(finding.sources, goal.options, required=learned.is_required(goal))
@@ -185,5 +186,5 @@ def recipe_with(learned: LearnedRules, start: StartPages, ref: str, tried: str) 
         if start.following:
             follow.append(f"next = {toml_value(start.following)}")
         kinds.append(("listing", "A list of such pages.", follow, {}))
-    kinds.append(("item", "What the examples showed.", [f'key = "{key}"'] if key else [], fields))
+    kinds.append(("item", "What the examples showed.", head, fields))
     return recipe_text(start.urls, kinds, ref, tried)

@@ -46,6 +46,11 @@ def open_target(url: str, plan: Plan, *, id: str, root: Path, own: tuple[Path, .
             raise Misconfigured(f"{file} is a file of this project. Name another file for the output.")
         if left:
             raise Misconfigured(f"{scheme}:///{file.name}: only ?table= may follow the file.")
+        if file.parent.suffix and not file.suffix and not file.parent.is_dir():  # meant as with postgresql
+            raise Misconfigured(
+                f"{scheme}://{where} would be a file in a folder {file.parent.name}. For the table {file.name} of a"
+                f" file, write {scheme}://{where.rpartition('/')[0]}?table={file.name}."
+            )
         return _table(_file(scheme, file), plan, table, id)
     if scheme in ("mongodb", "mongodb+srv"):
         from .mongodb import MongoOutput  # its driver is an extra

@@ -26,9 +26,10 @@ from ...recipe.by_example import ExamplePage, FieldByExample, LearnedRules, Star
 from ...recipe.induction.decision import Decision, Finding
 from ...recipe.induction.induce import induce
 from ...recipe.induction.page_places import address_shape
+from ...recipe.model import type_name
 from ...recipe.python_file import PlanField, SpiderPlan, python_spider
 from ...recipe.python_rules import python_rule
-from ...recipe.reader import read_recipe
+from ...recipe.reader import TYPE_NAME, read_recipe
 from ...recipe.stable_selectors import best_group, next_selector
 from ...settings import Settings
 from ...units import many
@@ -104,7 +105,8 @@ async def recipe_by_example(
         text = python_spider(plan)
         _demand_python(text)
     else:
-        text = recipe_with(learned, start, ref, tried)
+        item = type_name(name)
+        text = recipe_with(learned, start, ref, tried, item=item if TYPE_NAME.fullmatch(item) else "Item")
         read_recipe(text.encode(), str(file))
     write_draft(file, text)
     drafted = RecipeDrafted(file=shown, name=name, ref=ref, summary="listing -> item" if listing else "item")
