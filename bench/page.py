@@ -73,6 +73,12 @@ PARTS = {
         "What do the router and the proxy layer cost a page that needs neither?",
         "Hosted services do more against bot walls than any route that you run yourself.",
     ),
+    "outputs": Part(
+        "Outputs",
+        "Do four targets equal the records when workers, outputs and a target are killed, and what does a page pay?",
+        "MongoDB is a stand-in that speaks its protocol. A worker that was killed stores its run from the first page"
+        " on. CPU per page includes the start of the command.",
+    ),
     "heal": Part(
         "Healing",
         "How much of a redesigned site do rules read that were learned from stored values?",

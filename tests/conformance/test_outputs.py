@@ -310,6 +310,23 @@ async def test_wide_rows_and_one_of_several_megabytes_are_written(target: Target
     assert [len(value) for value in await target.values("k77", "field_3", "field_4")] == [5_000_000, len("4 of k77")]
 
 
+async def test_fields_with_names_from_pages_do_not_make_files_of_thousands_of_columns(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    target = Target("folder-parquet", tmp_path, request)
+    output = target.open(target.plan())
+    some = [record(number) for number in range(8)]
+    for one in some:
+        one.data.update({f"{one.key}_{column}": column for column in range(400)})
+
+    assert await write_in_parts(output, batch(target.plan(), *some)) == []
+
+    assert [await target.values(one.key, f"{one.key}_399") for one in some] == [[399]] * 8
+    notes = [msgspec.json.decode(one.read_bytes()) for one in (tmp_path / "lake" / "_batches").iterdir()]
+    assert max(len(file["columns"]) for note in notes for file in note["files"]) <= 2000
+    assert len(notes) == 2
+
+
 async def test_check_says_what_it_found_and_writes_no_row(target: Target, output: Output) -> None:
     assert await output.check()
     assert await output.count() in (0, None)

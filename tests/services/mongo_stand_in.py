@@ -54,7 +54,7 @@ class MongoStandIn:
         if name == "update":
             return self._update(there, command["updates"])
         if name == "delete":
-            found = [one["_id"] for asked in command["deletes"] for one in there.values() if _fits(one, asked["q"])]
+            found = [asked["q"]["_id"] for asked in command["deletes"] if _find(there, asked["q"]) is not None]
             for id in found:
                 del there[id]
             return {"ok": 1, "n": len(found)}
@@ -69,7 +69,7 @@ class MongoStandIn:
         for index, asked in enumerate(updates):
             wanted, change = asked["q"], asked["u"]
             own = {key: value for key, value in wanted.items() if not isinstance(value, dict)}
-            known = next((one for one in there.values() if _fits(one, wanted)), None)
+            known = _find(there, wanted)
             if known is None and asked.get("upsert") and own["_id"] in there:
                 errors.append({"index": index, "code": DUPLICATE, "errmsg": "E11000 duplicate key error"})
             elif known is not None or asked.get("upsert"):
@@ -98,6 +98,12 @@ def _command(body: bytes) -> Document:
             place += one
         found = {**found, name: documents}
     return found
+
+
+def _find(there: dict[Any, Document], wanted: Document) -> Document | None:
+    """Every query of an output names one document."""
+    document = there.get(wanted["_id"])
+    return document if document is not None and _fits(document, wanted) else None
 
 
 def _fits(document: Document, wanted: Document) -> bool:

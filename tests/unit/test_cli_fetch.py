@@ -301,3 +301,27 @@ def test_the_text_of_an_article_has_its_title_as_its_markdown_has():
     page = Page(snapshot)
     assert text_of(page, markdown=True).startswith("# Floods in the valley\n")
     assert text_of(page).startswith("Floods in the valley\n\nThe river rose")
+
+
+BUILT = """
+from gossamer import Spider
+
+class Built(Spider):
+    def start(self):
+        port = int("{port}")
+        yield f"http://127.0.0.1:{written}/"
+
+    def parse(self, page):
+        yield {{"url": page.url}}
+"""
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_port_that_start_computes_is_not_allowed_and_one_that_is_written_is(project, site, written: bool):
+    text = BUILT.format(port=site.server_port, written=site.server_port if written else "{port}")
+    project.write("spiders/built.py", text)
+
+    said = project.run("crawl", "built")
+
+    assert ("allowed with port 80 only" in said.err) is not written
+    assert bool(site.seen) is written
