@@ -413,3 +413,13 @@ def test_a_page_is_not_about_a_record_that_only_a_card_on_it_shows():
     assert index.match(sample(unknown)) is None, "the brand of one known record is no proof"
     assert index.match(sample(unknown + card)) is None
     assert index.match(sample(of_moss.replace("L-0", ""))) == "L-0", "without its key, by what else is on it"
+
+
+def test_the_cents_of_a_price_are_no_other_number():
+    wanted = goal("rating", "float")
+    body = "<p><span>€</span><span class=price>{}</span><sup>{}</sup></p><p><i style='width: {}%'></i></p>"
+
+    finding = learned(wanted, [(body.format(140, 86, 86), 4.3)], [body.format(7 + n, 20 + n, 50) for n in range(5)],
+                      fresh=True)  # fmt: skip
+
+    assert "cents" not in finding.sources[0]

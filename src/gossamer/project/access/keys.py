@@ -76,8 +76,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
 
     def refusal(self, *, for_admins: bool = False) -> str:
-        """Why the holder may not change something, as a sentence; "" if scopes alone decide. `for_admins`: who has
-        keys, what is erased, and new files of the project."""
+        """Why the holder may not change something, as a sentence; "" if scopes alone decide. `for_admins`: keys, what
+        is erased, and new files of the project."""
         if self.role == VIEWER:
             return "Your key is that of a viewer: it sees everything and changes nothing. Ask for an operator's key."
         if self.role == OPERATOR and for_admins:

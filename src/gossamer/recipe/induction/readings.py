@@ -87,7 +87,9 @@ class Wanted:
                     yield from ((at, reading) for reading in _parts(text, value))
         if self.numbers and len(text) <= _LONGEST_NUMBER and _DIGIT.search(text):
             for at, goal, value in self.numbers:
-                yield from ((at, reading) for reading in numbers(raw, text, goal, value))
+                for reading in numbers(raw, text, goal, value):
+                    if spot.cents is None or not {"nth", "scale"} & {*dict(reading)}:  # two elements are one number
+                        yield at, reading
         if self.dates and len(text) <= 120 and _DIGIT.search(text):
             for at, goal, value in self.dates:
                 yield from ((at, reading) for reading in _dates(raw, text, goal, value, language))
