@@ -9,23 +9,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from ...model.figures import MINUTE, NOTHING, Figures, counted, sum_figures
+from ...model.figures import MINUTE, Figures, counted, sum_figures
 from ...model.record import PageResult
-from ...store.contract import FigurePart, Measured
 from ...store.figure_rules import (
     KEEP_MINUTES,
     KEEP_TEN_MINUTES,
     ROLLED_AT_ONCE,
     STAYS_OPEN,
     TEN_MINUTES,
-    TOTAL,
     figures_text,
     read_figures,
-    reader_of,
     roll_up_figures,
     rows_for,
-    sort_measured,
-    total_of,
 )
 
 _READ_SHEET = "SELECT figures FROM figure_sheets WHERE start = ?"
@@ -36,13 +31,6 @@ _WRITE_ROW = "INSERT OR REPLACE INTO figures (span, start, figures) VALUES (?, ?
 _OVER = f"SELECT start, figures FROM figure_sheets WHERE start < ? ORDER BY start LIMIT {ROLLED_AT_ONCE}"  # noqa: S608
 _OLD = f"SELECT start, figures FROM figures WHERE span = {MINUTE} AND start <= ? ORDER BY start LIMIT {ROLLED_AT_ONCE}"  # noqa: S608
 _FORGET = f"DELETE FROM figures WHERE span = {TEN_MINUTES} AND start < ?"  # noqa: S608 - our own numbers
-
-_BETWEEN = f"""
-SELECT span, start, figures FROM figures WHERE span IN ({MINUTE}, {TEN_MINUTES}) AND start >= ?1 AND start < ?2
-UNION ALL SELECT {MINUTE}, start, figures FROM figure_sheets WHERE start >= ?1 AND start < ?2"""  # noqa: S608
-_TOTAL = """
-SELECT 0 AS place, figures FROM figures WHERE span = 0
-UNION ALL SELECT start, figures FROM figure_sheets ORDER BY place"""
 
 
 def count_figures(connection: sqlite3.Connection, new: Sequence[PageResult], now: float, most_domains: int) -> None:
@@ -77,16 +65,3 @@ def _roll_up(connection: sqlite3.Connection, now: float, most_domains: int) -> N
 
 def _read(connection: sqlite3.Connection, sql: str, before: float) -> dict[int, Figures]:
     return {start: read_figures(text) for start, text in connection.execute(sql, (before,)).fetchall()}
-
-
-def figures_between(
-    connection: sqlite3.Connection, since: float, until: float, part: FigurePart | None
-) -> list[Measured]:
-    rows, read = connection.execute(_BETWEEN, (since, until)).fetchall(), reader_of(part)
-    return sort_measured((span, start, read(text)) for span, start, text in rows)
-
-
-def total_figures(connection: sqlite3.Connection, most_domains: int) -> Figures:
-    rows = [(place, read_figures(text)) for place, text in connection.execute(_TOTAL).fetchall()]
-    total = rows.pop(0)[1] if rows and rows[0][0] == TOTAL[0] else NOTHING
-    return total_of(total, [figures for _, figures in rows], most_domains=most_domains)
