@@ -383,9 +383,10 @@ class Segment(msgspec.Struct, frozen=True, order=True):
     size: int
 
 
-class ArchiveSegments(Protocol):
-    """An archive as its files. They never change, so a file with the same name and size need not be copied again, and a
-    copy under the same name keeps references valid, as well as the day by which pages are pruned."""
+class PageArchive(Archive, Protocol):
+    """An archive of which every page can be read: as its files. They never change, so a file with the same name and
+    size need not be copied again, and a copy under the same name keeps references valid, as well as the day by which
+    pages are pruned."""
 
     def segments(self) -> AsyncIterator[Segment]:
         """Every file that holds pages."""
@@ -393,21 +394,15 @@ class ArchiveSegments(Protocol):
     async def read_segment(self, name: str) -> bytes:
         """A whole file. Raises Permanent if there is none of that name."""
 
+
+class WholeArchive(PageArchive, Protocol):
+    """Everything an archive does."""
+
     async def write_segment(self, name: str, content: bytes) -> None:
-        """Write a file, completely and durably, or not at all."""
+        """Write a file that holds pages, completely and durably, or not at all."""
 
-
-class PageArchive(Archive, ArchiveSegments, Protocol):
-    """An archive of which every page can be read."""
-
-
-class ArchiveFiles(Protocol):
     def files(self) -> AsyncIterator[Segment]:
         """Every stored file, its hash as its name."""
-
-
-class WholeArchive(Archive, ArchiveSegments, ArchiveFiles, Protocol):
-    """Everything an archive does."""
 
 
 class SpoolNote(msgspec.Struct, frozen=True, kw_only=True):
