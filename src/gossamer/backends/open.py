@@ -114,7 +114,7 @@ def open_archive(settings: Settings, writer: str) -> AbstractAsyncContextManager
 
 
 class ArchiveOnDemand:
-    """Fulfils `Archive`; opens it on the first call. For commands that rarely need raw pages."""
+    """Fulfils `PageArchive`; opens it on the first call. For commands that rarely need raw pages."""
 
     def __init__(self, settings: Settings, writer: str, stack: AsyncExitStack) -> None:
         self._settings = settings
@@ -143,9 +143,6 @@ class ArchiveOnDemand:
 
     async def read_segment(self, name: str) -> bytes:
         return await (await self._opened()).read_segment(name)
-
-    async def write_segment(self, name: str, content: bytes) -> None:
-        await (await self._opened()).write_segment(name, content)
 
     async def prune(self, older_than: timedelta) -> int:
         return await (await self._opened()).prune(older_than)

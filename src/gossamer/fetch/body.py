@@ -58,7 +58,6 @@ class _Layer(Protocol):
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Decode more data, in pieces of bounded size. Raises _Damaged."""
-        ...
 
 
 class _Inflate:

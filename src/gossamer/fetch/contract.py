@@ -44,19 +44,15 @@ class Gate(Protocol):
         """Return when the request may be written. `address` is the address of the site's server that was dialled; empty
         if it is unknown, as behind a proxy. If the request must not be sent, this raises, and nothing may be
         written."""
-        ...
 
     def withdraw(self) -> None:
         """Nothing was written, because the connection was lost; the request will enter again."""
-        ...
 
     def left(self, ago: float = 0.0) -> None:
         """The request was written at most `ago` seconds ago."""
-        ...
 
     def close(self) -> None:
         """The fetch is over, however it ended; a request that entered may have been sent."""
-        ...
 
 
 class BodyReceiver(Protocol):
@@ -66,15 +62,12 @@ class BodyReceiver(Protocol):
     @property
     def received(self) -> Bytes:
         """Bytes received for the current request."""
-        ...
 
     def takes(self, status: int, headers: Headers) -> bool:
         """Will it take the body? Raises FetchRefused if the file must not be fetched at all."""
-        ...
 
     async def write(self, data: bytes) -> None:
         """Take the next piece, decoded. An error raised here ends the fetch."""
-        ...
 
 
 class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,4 +148,3 @@ def storable(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 class Transport(Protocol):
     async def fetch(self, request: TransportRequest) -> Response:
         """Make the request. Raises FetchFailed or FetchRefused; RouteFailed when the route failed and not the site."""
-        ...

@@ -27,15 +27,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from ..errors import (
-    BadResponse,
-    ConnectFailed,
-    FetchFailed,
-    FetchRefused,
-    GossamerError,
-    ProxyFailed,
-    TimedOut,
-)
+from ..errors import BadResponse, ConnectFailed, FetchFailed, FetchRefused, GossamerError, ProxyFailed, TimedOut
 from ..model.page import Headers
 from ..model.payload import SAFE_METHODS
 from ..model.url import is_literal

@@ -46,7 +46,6 @@ class BeforeSend(Protocol):
 
     async def __call__(self, asked: timedelta | None, /, elsewhere: str | None = None) -> Gate | None:
         """The gate of the request. May raise."""
-        ...
 
 
 FRESH = timedelta(hours=24)

@@ -32,11 +32,9 @@ class RobotsShelf(Protocol):
 
     async def get(self, origin: str) -> RobotsEntry | None:
         """The newest response of the origin, however old."""
-        ...
 
     async def put(self, entry: RobotsEntry) -> None:
         """Store the response, replacing any older one."""
-        ...
 
 
 class MemoryShelf:

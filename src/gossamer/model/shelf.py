@@ -66,7 +66,6 @@ class Shelf(Protocol):
 
     def rows(self, kind: str) -> AsyncIterator[ShelfRow]:
         """Every row of a kind, unordered, in constant memory. One that is changed meanwhile may come twice."""
-        ...
 
     async def timed(
         self,
@@ -82,20 +81,16 @@ class Shelf(Protocol):
     ) -> list[ShelfRow]:
         """Rows with a time later than `after` and not later than `until`, the earliest first, or the `newest`. With
         `each`, at most that many rows whose keys have the same first `group` characters."""
-        ...
 
     async def count(self, kind: str) -> int:
         """How many rows there are, perhaps including some that have expired."""
-        ...
 
     async def commit(self, changes: Sequence[Change], term: Term | None = None) -> bool:
         """Make all changes, in this order, or none: False if a row is not as a change expects it. With a `term`, only
         while that scheduler leads. Raises LeaseLost."""
-        ...
 
     async def time(self) -> float:
         """The time by the clock of this backend."""
-        ...
 
 
 class ShelfKind(Generic[T]):

@@ -48,7 +48,6 @@ class RowStream(Protocol[Row]):
 
         All backends use the same names, and give the same numbers for the same rows.
         """
-        ...
 
     def dump(self) -> AsyncGenerator[Sequence[Row]]:
         """All rows as of one moment, in batches, in an order in which they can be loaded. Close it (`aclosing`).
@@ -56,16 +55,12 @@ class RowStream(Protocol[Row]):
         A state may be as of a moment in which it never was, if it could have been left so by a crash: pages that were
         settled meanwhile may be queued, and are fetched again. Raises BackendUnavailable if it cannot tell.
         """
-        ...
 
     async def load(self, batch: Sequence[Row]) -> None:
         """Add the rows. A row that exists already stays as it is."""
-        ...
 
     async def finish(self) -> None:
         """Do what needs all rows, after the last batch."""
-        ...
 
     async def clear(self) -> None:
         """Delete everything but the mark."""
-        ...

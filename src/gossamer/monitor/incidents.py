@@ -12,15 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ..model.alert import AlertState, Standing
-from ..model.incident import (
-    MOST_ALERTS,
-    REOPENS_WITHIN,
-    Closing,
-    Incident,
-    IncidentAlert,
-    Subject,
-    incident_id,
-)
+from ..model.incident import MOST_ALERTS, REOPENS_WITHIN, Closing, Incident, IncidentAlert, Subject, incident_id
 
 Key = tuple[str, str]  # alert and subject
 BY_A_SETTING = "a setting"  # in place of the person who closed it

@@ -147,18 +147,15 @@ class Session(Protocol):
     @property
     def cookies(self) -> Mapping[str, str]:
         """Names and values of the current cookies; of two with the same name, the newer one."""
-        ...
 
     async def get(self, url: str, **sending: Unpack[Sending]) -> Page: ...
 
     async def post(self, url: str, **sending: Unpack[Sending]) -> Page:
         """With `form`, `json`, `body` or `files`, as in Request."""
-        ...
 
     async def submit(
         self, form: Form, values: Mapping[str, Value] | None = None, *, press: Press = None, **fields: Any
     ) -> Page:
         """Submit a form of a page, filled in with `values` or with `fields` by name."""
-        ...
 
     async def fetch(self, request: Request) -> Page: ...

@@ -39,20 +39,16 @@ class RouteBook(Protocol):
 
     async def learned(self, site: str) -> list[LearnedRoute]:
         """The learned routes of the site, by pattern."""
-        ...
 
     async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
         """Store it if the row of that pattern is still `instead_of`; True if it was. Of many workers that saw the same
         block one wins, and exactly one gets to try a cheaper route again."""
-        ...
 
     async def learned_routes(self, limit: int = 1000) -> list[LearnedRoute]:
         """Learned routes, the latest first."""
-        ...
 
     async def forget(self, site: str | None = None) -> int:
         """Forget one site, or all; return how many sites were forgotten."""
-        ...
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -68,16 +64,12 @@ class BudgetBook(Protocol):
     async def take(self, credits: float, bounds: Sequence[Bound]) -> str | None:
         """Take credits from all the budgets or from none. None if they were taken, else the name of the first budget
         with too few left. 0 can always be taken. Raises ValueError for an invalid amount."""
-        ...
 
     async def give_back(self, credits: float, budgets: Sequence[str]) -> None:
         """Return unused credits. Never goes below zero; a deleted budget stays deleted."""
-        ...
 
     async def spent(self) -> dict[str, float]:
         """Every budget with its spent credits, by name."""
-        ...
 
     async def forget_budgets(self, before: str) -> int:
         """Delete budgets of days (`day/...`, `domain/DAY/...`) before the given day, `2026-11-15`; return how many."""
-        ...

@@ -57,7 +57,6 @@ class SessionJars(Protocol):
 
     def visitor(self, session: str) -> str:
         """The name under which the session's proxy is chosen."""
-        ...
 
 
 class RouteNotServed(Exception):

@@ -144,27 +144,22 @@ class RecordStore(Protocol):
         again gets a new version. Quality tallies are added up. Saving the same result (identified by its attempt) twice
         has the effect of saving it once.
         """
-        ...
 
     async def latest(self, identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
         """The current data of each known record, as JSON."""
-        ...
 
     async def facts(self, fingerprints: Sequence[bytes]) -> dict[bytes, PageFacts]:
         """The newest facts of each known page."""
-        ...
 
     async def count(self, query: RecordQuery) -> int: ...
 
     def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
         """Stream records in order of first storage, or its reverse, in flat memory. Raises Misconfigured for a cursor
         of another store."""
-        ...
 
     async def cursor(self) -> str:
         """A position in the stream of changes, before which nothing more is stored. Read records `upto` it, keep it,
         and read `after` it the next time: no change is missed or returned twice."""
-        ...
 
     async def prune(self, older_than: timedelta) -> int:
         """Delete attempts, and visits that a newer one has replaced, older than that; return how many were deleted.
@@ -172,7 +167,6 @@ class RecordStore(Protocol):
 
         Records, their history and the newest facts of a page are never pruned.
         """
-        ...
 
 
 class SiteCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,25 +190,20 @@ class PageLog(Protocol):
 
     async def attempts(self, fingerprint: bytes) -> list[Attempt]:
         """The audit log of a URL, oldest first."""
-        ...
 
     async def attempt_log(self, query: AttemptQuery, *, limit: int, before: str | None = None) -> AttemptPage:
         """The attempts at all URLs, newest first. `before` is `next` of the previous page. Raises Misconfigured for an
         invalid cursor."""
-        ...
 
     async def site_counts(self, job: str, since: float, until: float, limit: int) -> list[SiteCounts]:
         """What a job that worked from `since` to `until` did at each site, those with the most requests first. Counts
         the newest attempts and records up to a fixed number: one job must not read the whole log."""
-        ...
 
     async def visits(self, fingerprint: bytes) -> list[PageFacts]:
         """Every archived visit of a URL, oldest first."""
-        ...
 
     def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
         """Stream archived visits, of each page the newest per spider that matches, in flat memory."""
-        ...
 
 
 class RecordHistory(Protocol):
@@ -222,41 +211,33 @@ class RecordHistory(Protocol):
 
     async def history(self, type: str, site: str, key: str) -> list[Version]:
         """Every version of a record, oldest first; a time in which it was gone is a version too."""
-        ...
 
     async def seen_version(self, job: str, type: str, site: str, key: str) -> int:
         """The version of a record that the job last saw; 0: it saw none, or that is unknown."""
-        ...
 
     def differences(
         self, before: str, after: str, ends: tuple[float, float] = (math.inf, math.inf)
     ) -> AsyncIterator[Difference]:
         """Stream what the job `after` saw differently from the job `before`, each record in the version that the job
         last saw, and what it marked as gone. `ends` are the times at which the two ended. In flat memory."""
-        ...
 
     async def run_records(self, job: str) -> RunRecords:
         """What a job did to records, by their history; without `unseen`."""
-        ...
 
     async def unseen(self, wanted: Retirement) -> int:
         """How many records that one of the jobs `of` saw were not seen by the job, and are not gone."""
-        ...
 
     async def retire(self, wanted: Retirement) -> int:
         """Mark records as gone; return how many. Being gone is a new version of the record; repeating the call changes
         nothing more."""
-        ...
 
     async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:
         """Every known schema of items, with the time it was first stored, oldest first."""
-        ...
 
 
 class QualityBook(Protocol):
     async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
         """The tallies, by day, spider, type, field and rule; `since` is a day."""
-        ...
 
 
 class ItemBook(Protocol):
@@ -265,12 +246,10 @@ class ItemBook(Protocol):
 
     async def items(self, job: str) -> ItemCounts:
         """What became of the items of a job. Items of spooled results are not in it yet."""
-        ...
 
     async def recent_items(self, job: str, parser: str, limit: int) -> list[tuple[int, int]]:
         """What the quality checks found on the last pages of a job that this version of its spider parsed, oldest
         first: the number of faultless and of faulty items of each page that has any."""
-        ...
 
 
 class SentNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,11 +268,9 @@ class SentNotes(Protocol):
     async def note_sent(self, note: SentNote, *, replaces_before: float = -math.inf) -> bool:
         """Keep the note; it is on disk when this returns. False, and nothing is changed, if there is a note of another
         owner that was made at `replaces_before` or later."""
-        ...
 
     async def forget_sent(self, job: str, fingerprints: Sequence[bytes]) -> None:
         """Remove the notes of these URLs: their requests may be sent again."""
-        ...
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -321,11 +298,9 @@ class FigureBook(Protocol):
     async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
         """The figures of the minutes and ten minutes that begin from `since` on and before `until`, oldest first.
         Minutes are kept for a day, ten minutes for 30 days; no time is in both. Reading only a `part` costs less."""
-        ...
 
     async def total_figures(self) -> Figures:
         """The totals of all time. None of the numbers ever decreases."""
-        ...
 
 
 class RecordErasure(Protocol):
@@ -337,24 +312,20 @@ class RecordErasure(Protocol):
 
     async def mark_erased(self, marks: Sequence[bytes], until: float) -> None:
         """When this returns, no save in progress stores them any more."""
-        ...
 
     async def holdings(
         self, records: Sequence[RecordIdentity], pages: Sequence[bytes], linking: Sequence[bytes] = ()
     ) -> Holdings:
         """All versions of these records, and the pages that gave them; and these pages. Pages that are only
         `linking` to them count as shared."""
-        ...
 
     async def erase(self, records: Sequence[RecordIdentity], found: Holdings, until: float) -> int:
         """Erase what was stored until then: the records with their history, the raw copies' references, and of own
         pages everything but a hash; in one commit. Return how many records there were."""
-        ...
 
     async def compact(self, *, rewrite: bool = False) -> str:
         """Remove what is left of deleted rows from the files of the store; return what could not be removed, in words.
         With `rewrite`, at the cost of keeping others waiting."""
-        ...
 
 
 class Records(
@@ -373,46 +344,36 @@ class Records(
 class Archive(Protocol):
     async def put(self, snapshots: Sequence[Snapshot]) -> list[str]:
         """Write pages durably; return a reference for each, which never changes."""
-        ...
 
     async def get(self, ref: str) -> Snapshot:
         """Read a page back. Raises Permanent if there is no page with this reference."""
-        ...
 
     async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
         """Read many pages at once, in the order of their references; an error in place of each that cannot be read."""
-        ...
 
     async def erase(self, refs: Sequence[str]) -> int:
         """Overwrite these pages durably, the only change to a stored page; return how many there were. Unknown
         references are ignored."""
-        ...
 
     async def prune(self, older_than: timedelta) -> int:
         """Delete pages older than that, and files that were neither stored nor requested since; return the number of
         bytes freed."""
-        ...
 
     async def size(self) -> int:
         """How many bytes it holds, pages and files. Lists every name."""
-        ...
 
     async def put_file(self, path: Path, sha256: str) -> bool:
         """Store a file completely and durably, or not at all, in flat memory. The file at `path` may be moved away.
         False: a file with that content exists already, and stays."""
-        ...
 
     async def erase_file(self, sha256: str) -> bool:
         """Delete a file; False if there is none."""
-        ...
 
     async def has_file(self, sha256: str) -> bool:
         """Is there a file with that content? If so, it counts as used today."""
-        ...
 
     def read_file(self, sha256: str) -> AsyncIterator[bytes]:
         """The file in pieces. Raises Permanent if there is none."""
-        ...
 
 
 class Segment(msgspec.Struct, frozen=True, order=True):
@@ -422,35 +383,26 @@ class Segment(msgspec.Struct, frozen=True, order=True):
     size: int
 
 
-class ArchiveSegments(Protocol):
-    """An archive as its files. They never change, so a file with the same name and size need not be copied again, and a
-    copy under the same name keeps references valid, as well as the day by which pages are pruned."""
+class PageArchive(Archive, Protocol):
+    """An archive of which every page can be read: as its files. They never change, so a file with the same name and
+    size need not be copied again, and a copy under the same name keeps references valid, as well as the day by which
+    pages are pruned."""
 
     def segments(self) -> AsyncIterator[Segment]:
         """Every file that holds pages."""
-        ...
 
     async def read_segment(self, name: str) -> bytes:
         """A whole file. Raises Permanent if there is none of that name."""
-        ...
+
+
+class WholeArchive(PageArchive, Protocol):
+    """Everything an archive does."""
 
     async def write_segment(self, name: str, content: bytes) -> None:
-        """Write a file, completely and durably, or not at all."""
-        ...
+        """Write a file that holds pages, completely and durably, or not at all."""
 
-
-class PageArchive(Archive, ArchiveSegments, Protocol):
-    """An archive of which every page can be read."""
-
-
-class ArchiveFiles(Protocol):
     def files(self) -> AsyncIterator[Segment]:
         """Every stored file, its hash as its name."""
-        ...
-
-
-class WholeArchive(Archive, ArchiveSegments, ArchiveFiles, Protocol):
-    """Everything an archive does."""
 
 
 class SpoolNote(msgspec.Struct, frozen=True, kw_only=True):

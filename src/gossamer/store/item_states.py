@@ -18,9 +18,7 @@ from ..model.item_account import (
     Conflict,
     ItemCounts,
 )
-from ..model.item_account import (
-    UNCHANGED as SAME,
-)
+from ..model.item_account import UNCHANGED as SAME
 from ..model.record import Record
 from .record_rows import Values, item_values
 from .record_rules import NO_PAGE, Held, RecordVerdict, version_seen

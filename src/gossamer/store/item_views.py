@@ -79,12 +79,10 @@ class ItemViews(Protocol):
 
     async def refresh(self) -> tuple[list[ItemView], str]:
         """Make every view as it should be; return all, by name, and why some are not up to date, or ""."""
-        ...
 
     async def select(self, sql: str, *, limit: int, seconds: float) -> Selected:
         """Answer one query, which cannot write. Raises Misconfigured if the database does not take it, or if it takes
         longer than that."""
-        ...
 
 
 def declared_fields(definition: str) -> Fields:

@@ -32,7 +32,7 @@ from ..model.file import is_hash
 from ..model.page import Headers, Snapshot
 from ..model.record import PageFacts
 from ..model.url import site_of
-from .contract import Archive, ArchiveSegments
+from .contract import Archive, PageArchive
 
 if TYPE_CHECKING:
     import zlib
@@ -259,7 +259,7 @@ def _frame_length(segment: bytes, offset: int) -> int | None:
     return None
 
 
-async def every_page(archive: ArchiveSegments) -> AsyncIterator[list[tuple[str, Snapshot]]]:
+async def every_page(archive: PageArchive) -> AsyncIterator[list[tuple[str, Snapshot]]]:
     """Every page in an archive, segment by segment, with its reference; also pages that no record names, which a
     crash has left. Those that are damaged are passed over."""
     async for segment in archive.segments():

@@ -17,7 +17,6 @@ from uuid import uuid4
 
 from ...model.figures import MINUTE, NOTHING, Figures, counted, sum_figures
 from ...model.record import PageResult
-from ...store.contract import FigurePart, Measured
 from ...store.figure_rules import (
     KEEP_MINUTES,
     KEEP_TEN_MINUTES,
@@ -26,11 +25,8 @@ from ...store.figure_rules import (
     TEN_MINUTES,
     figures_text,
     read_figures,
-    reader_of,
     roll_up_figures,
     rows_for,
-    sort_measured,
-    total_of,
 )
 from .connection import PostgresDatabase, Session
 
@@ -58,13 +54,6 @@ _WRITE_ROWS = """
 INSERT INTO @figures (span, start, figures) SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[])
 ON CONFLICT (span, start) DO UPDATE SET figures = excluded.figures"""
 _FORGET = f"DELETE FROM @figures WHERE span = {TEN_MINUTES} AND start < $1"  # noqa: S608 - our own numbers
-
-_BETWEEN = f"""
-SELECT span, start, figures FROM @figures WHERE span IN ({MINUTE}, {TEN_MINUTES}) AND start >= $1 AND start < $2
-UNION ALL SELECT {MINUTE}, start, figures FROM @figure_sheets WHERE start >= $1 AND start < $2"""  # noqa: S608
-_TOTAL = """
-SELECT 0 AS start, '' AS writer, figures FROM @figures WHERE span = 0
-UNION ALL SELECT start, writer, figures FROM @figure_sheets"""
 
 
 class Sheet:
@@ -153,17 +142,6 @@ class FigureSheets:
             spans, starts = [span for span, _ in rows], [start for _, start in rows]
             await session.run(_WRITE_ROWS, spans, starts, [figures_text(figures) for figures in rows.values()])
         await session.run(_FORGET, int(now - KEEP_TEN_MINUTES))
-
-    async def between(self, since: float, until: float, part: FigurePart | None) -> list[Measured]:
-        rows = await self._database.rows(_BETWEEN, int(-(-since // 1)), int(-(-until // 1)))
-        read = reader_of(part)
-        return sort_measured((row["span"], row["start"], read(row["figures"])) for row in rows)
-
-    async def total(self) -> Figures:
-        rows = await self._database.rows(_TOTAL)
-        total = next((read_figures(row["figures"]) for row in rows if not row["writer"]), NOTHING)
-        sheets = _in_order([row for row in rows if row["writer"]])
-        return total_of(total, [figures for _, figures in sheets], most_domains=self._most_domains)
 
 
 def _in_order(rows: Sequence[Any]) -> list[tuple[int, Figures]]:

@@ -14,19 +14,14 @@ from datetime import timedelta
 import msgspec
 
 from ...clock import Clock
-from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity
 from ...model.stream import MoveMark
 from ...store.attempt_pages import LOOKED_AT, page_of, read_mark
-from ...store.contract import (
-    AttemptPage,
-    AttemptQuery,
-    FigurePart,
-    Measured,
-)
+from ...store.contract import AttemptPage, AttemptQuery
 from ...store.erasure import every_mark, marks_of, with_erased, without_erased
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, ERASABLE, PAGE_FIELDS, TABLES, DumpedRecord, RecordRow
+from ..records.dialect import Row
 from ..records.records import KNOWN_ATTEMPT, SqlRecords, struct_of
 from ..records.stream import count_rows, dump_rows, load_rows
 from ..records.writes import save_results
@@ -98,7 +93,7 @@ class PostgresRecords(SqlRecords):
         domains: int = DOMAINS,
     ) -> None:
         sql = PostgresSql(database)
-        super().__init__(sql, PostgresItemViews(sql, database), clock, min_rewrite_age=min_rewrite_age)
+        super().__init__(sql, PostgresItemViews(sql, database), clock, min_rewrite_age=min_rewrite_age, domains=domains)
         self._database = database
         self._figures = FigureSheets(database, domains)
         self.stream = PostgresRecordStream(database, self)
@@ -176,16 +171,14 @@ class PostgresRecords(SqlRecords):
     async def compact(self, *, rewrite: bool = False) -> str:
         return await self._database.vacuum(ERASABLE, rewrite=rewrite)
 
+    async def _figure_rows(self, sql: str, *values: int) -> list[Row]:
+        # As they are stored: a text in them that came escaped would break their JSON.
+        return [tuple(row) for row in await self._database.rows(sql, *values)]
+
     async def cursor(self) -> str:
         if (await self.sql.rows(self.sql.dialect.newest))[0][2]:  # the newest revision is ahead of this server
             await self._database.transact(lambda session: session.run(ADOPT))
         return await super().cursor()
-
-    async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
-        return await self._figures.between(since, until, part)
-
-    async def total_figures(self) -> Figures:
-        return await self._figures.total()
 
 
 class PostgresRecordStream:

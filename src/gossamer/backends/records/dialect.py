@@ -22,19 +22,15 @@ class Session(Protocol):
 
     async def run(self, sql: str, *values: Any) -> int:
         """Return how many rows were changed."""
-        ...
 
     async def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run it once for each row of values."""
-        ...
 
     async def define(self, sql: str) -> None:
         """Run a statement as it is, without values: it makes or removes a view."""
-        ...
 
     async def lock_records(self, numbers: Sequence[int]) -> list[int]:
         """Keep others from changing these records until the transaction ends; return those that still exist."""
-        ...
 
 
 class BatchWriter(Protocol):
@@ -48,54 +44,42 @@ class BatchWriter(Protocol):
 
     async def find(self, sql: str, rows: Sequence[Row]) -> list[Row]:
         """What a statement of statements.py finds for these rows of values."""
-        ...
 
     async def write(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement of statements.py for these rows of values."""
-        ...
 
     def hashed(self, *texts: str) -> tuple[bytes, ...]:
         """The values of `Dialect.hashes` for a row with these texts."""
-        ...
 
     def identity(self, type: str, site: str, key: str) -> Identity: ...
 
     def content(self, data: str) -> tuple[str | None, ...]:
         """The values of `Dialect.contents` for a record with this text."""
-        ...
 
     async def lock_pages(self, fingerprints: Sequence[bytes]) -> list[Row]:
         """Of the known ones of these pages: fingerprint, number, fetched_at and body_hash."""
-        ...
 
     async def add_pages(self, rows: Sequence[Row]) -> dict[bytes, int]:
         """Add pages, of which PAGE_FIELDS are given; return their numbers."""
-        ...
 
     async def set_apart(self, facts: Sequence[tuple[int, PageFacts]]) -> None:
         """Called before pages get new facts: rows that do not repeat what their page says get values of their own."""
-        ...
 
     async def lock_records(self, identities: Collection[Identity], pages: Sequence[int]) -> list[Row]:
         """Of the known ones of these records: the identity and the fields of `Held`. Those that these pages gave last
         are locked as well, and may be returned."""
-        ...
 
     async def add_records(self, records: Sequence[tuple[Identity, Row]]) -> dict[Identity, int]:
         """Add records, of which the columns of `Dialect.added` are given; return their numbers."""
-        ...
 
     async def add_attempts(self, rows: Sequence[Row]) -> None:
         """Add attempts that are not known yet: the number of the page, then ATTEMPT_FIELDS."""
-        ...
 
     async def count_attempts(self, results: Sequence[PageResult], rows: Sequence[Row]) -> Sequence[PageResult]:
         """Add the attempts of these results, and count the new ones in the figures; return the results with these."""
-        ...
 
     async def add_visits(self, rows: Sequence[Row]) -> None:
         """Add visits that are not known yet: the number of the page, then VISIT_FIELDS."""
-        ...
 
 
 class SqlDatabase(Protocol):
@@ -105,15 +89,12 @@ class SqlDatabase(Protocol):
 
     async def rows(self, sql: str, *values: Any) -> list[Row]:
         """Read in one statement."""
-        ...
 
     async def look_up(self, sql: str, *values: Any) -> list[Row]:
         """As `rows`, for few rows of tables that may be huge: indexes are used, whatever the statistics say."""
-        ...
 
     async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run `work` in one transaction; return its result once that is on disk. `work` may run several times."""
-        ...
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):

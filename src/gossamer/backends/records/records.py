@@ -17,11 +17,12 @@ import msgspec
 
 from ...clock import Clock
 from ...model.erasure import Holdings
-from ...model.figures import FAILURES, SUCCESSES
+from ...model.figures import FAILURES, MINUTE, NOTHING, SUCCESSES, Figures
 from ...model.item_account import COUNT_FIELDS, ItemCounts
 from ...model.outcome import NOT_FOUND
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
-from ...store.contract import RecordQuery, SentNote, SiteCounts, VisitQuery
+from ...store.contract import FigurePart, Measured, RecordQuery, SentNote, SiteCounts, VisitQuery
+from ...store.figure_rules import TEN_MINUTES, read_figures, reader_of, sort_measured, total_of
 from ...store.record_rows import ATTEMPT_FIELDS, TALLY_FIELDS, VISIT_FIELDS, item_counts
 from ...store.record_rules import mend, stored_record, write_cursor
 from . import erasure, queries
@@ -99,6 +100,13 @@ _RECENT_ITEMS = """
 SELECT fine, flawed FROM @item_counts WHERE job = $1 AND parser = $2 AND fine + flawed > 0
 ORDER BY at DESC LIMIT $3"""
 
+_FIGURES = f"""
+SELECT span, start, figures FROM @figures WHERE span IN ({MINUTE}, {TEN_MINUTES}) AND start >= $1 AND start < $2
+UNION ALL SELECT {MINUTE}, start, figures FROM @figure_sheets WHERE start >= $1 AND start < $2"""  # noqa: S608
+_TOTAL_FIGURES = f"""
+SELECT span, start, figures FROM @figures WHERE span = 0
+UNION ALL SELECT {MINUTE}, start, figures FROM @figure_sheets"""  # noqa: S608 - our own numbers
+
 _NOTE_SENT = """
 INSERT INTO @sent_notes AS kept (job, fingerprint, owner, at) VALUES ($1, $2, $3, $4)
 ON CONFLICT (job, fingerprint) DO UPDATE SET owner = excluded.owner, at = excluded.at
@@ -109,15 +117,17 @@ _HIGHEST_PAGE = "SELECT coalesce(max(number), 0) FROM @pages"
 
 
 class SqlRecords(SqlHistory, ABC):
-    """The common part of the record stores in SQL. `min_rewrite_age` protects younger versions from change."""
+    """The common part of the record stores in SQL. `min_rewrite_age` protects younger versions from change; `domains`
+    have separate figures in the total."""
 
     def __init__(
-        self, sql: SqlDatabase, views: SqlItemViews, clock: Clock, *, min_rewrite_age: timedelta | None
+        self, sql: SqlDatabase, views: SqlItemViews, clock: Clock, *, min_rewrite_age: timedelta | None, domains: int
     ) -> None:
         self.sql = sql
         self.views = views
         self._clock = clock
         self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
+        self._domains = domains
         self._known_schemas: set[tuple[str, str]] = set()
 
     async def save(self, results: Sequence[PageResult]) -> list[int]:
@@ -181,6 +191,18 @@ class SqlRecords(SqlHistory, ABC):
     async def recent_items(self, job: str, parser: str, limit: int) -> list[tuple[int, int]]:
         rows = await self.sql.rows(_RECENT_ITEMS, job, parser, limit)
         return [(fine, flawed) for fine, flawed in reversed(rows)]
+
+    async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
+        rows, read = await self._figure_rows(_FIGURES, math.ceil(since), math.ceil(until)), reader_of(part)
+        return sort_measured((span, start, read(text)) for span, start, text in rows)
+
+    async def total_figures(self) -> Figures:
+        found = [(span, read_figures(text)) for span, _, text in sorted(await self._figure_rows(_TOTAL_FIGURES))]
+        total = next((figures for span, figures in found if not span), NOTHING)
+        return total_of(total, [figures for span, figures in found if span], most_domains=self._domains)
+
+    async def _figure_rows(self, sql: str, *values: int) -> list[Row]:
+        return await self.sql.rows(sql, *values)
 
     async def cursor(self) -> str:
         return write_cursor(self.sql.dialect.kind, *await self._newest())

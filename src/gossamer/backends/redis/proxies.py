@@ -64,22 +64,12 @@ class RedisProxyBook:
         )
 
     async def health(self, pool: str, since: float = 0.0) -> list[ProxyHealth]:
-        names = await self._changed("proxies-changed", pool, since)
-        found = []
-        for at in range(0, len(names), AT_ONCE):
-            some = names[at : at + AT_ONCE]
-            rows = await self._server.call("HMGET", self._of_pool("proxies", pool), *some)
-            found += [_health(name.decode(), row) for name, row in zip(some, rows, strict=True) if row is not None]
-        return sorted(found, key=lambda one: one.name)
+        rows = await self._changed("proxies", pool, since)
+        return sorted((_health(name.decode(), row) for name, row in rows), key=lambda one: one.name)
 
     async def at_sites(self, pool: str, since: float = 0.0) -> list[ProxyAtSite]:
-        names = await self._changed("proxy-sites-changed", pool, since)
-        found = []
-        for at in range(0, len(names), AT_ONCE):
-            some = names[at : at + AT_ONCE]
-            rows = await self._server.call("HMGET", self._of_pool("proxy-sites", pool), *some)
-            found += [_at_site(name, row) for name, row in zip(some, rows, strict=True) if row is not None]
-        return sorted(found, key=lambda one: (one.site, one.name))
+        rows = await self._changed("proxy-sites", pool, since)
+        return sorted((_at_site(name, row) for name, row in rows), key=lambda one: (one.site, one.name))
 
     async def remember(self, uses: Sequence[tuple[bytes, str]]) -> None:
         pages: dict[bytes, list[str]] = {}
@@ -125,9 +115,16 @@ class RedisProxyBook:
             await self._server.call("UNLINK", *(self._of_pool(kind, name) for kind in kinds))
         return count
 
-    async def _changed(self, what: str, pool: str, since: float) -> list[bytes]:
-        names: list[bytes] = await self._server.call("ZRANGEBYSCORE", self._of_pool(what, pool), repr(since), "+inf")
-        return names
+    async def _changed(self, what: str, pool: str, since: float) -> list[tuple[bytes, bytes]]:
+        """The rows that have changed since then, each with its name."""
+        changed = self._of_pool(f"{what}-changed", pool)
+        names = await self._server.call("ZRANGEBYSCORE", changed, repr(since), "+inf")
+        found = []
+        for at in range(0, len(names), AT_ONCE):
+            some = names[at : at + AT_ONCE]
+            rows = await self._server.call("HMGET", self._of_pool(what, pool), *some)
+            found += [(name, row) for name, row in zip(some, rows, strict=True) if row is not None]
+        return found
 
     def _of_pool(self, what: str, pool: str) -> str:
         return self._keys.book(f"{what}:{pool}")

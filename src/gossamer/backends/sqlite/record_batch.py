@@ -1,7 +1,9 @@
 """The transaction that writes a batch of results into a SQLite file: what backends/records/writes.py leaves to it.
 
 Writers take turns, so numbers are counted on, and nothing is locked. Attempts and visits do not repeat what their page
-says (schema/records-001.sql): this module writes them, views read them.
+says (schema/records-001.sql): this module writes them, views read them. All writers share the sheet with the figures of
+a minute; the one that opens a new sheet rolls up the finished ones in the same transaction, so the tables stay small
+without a maintenance process.
 """
 
 from __future__ import annotations
@@ -11,13 +13,24 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from ...model.figures import MINUTE, Figures, counted, sum_figures
 from ...model.record import PageFacts, PageResult
 from ...store.erasure import ResultMarks, every_mark
+from ...store.figure_rules import (
+    KEEP_MINUTES,
+    KEEP_TEN_MINUTES,
+    ROLLED_AT_ONCE,
+    STAYS_OPEN,
+    TEN_MINUTES,
+    figures_text,
+    read_figures,
+    roll_up_figures,
+    rows_for,
+)
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, VISIT_FIELDS
 from ..records.changes import Identity
 from ..records.dialect import Row
 from ..records.statements import each_row
-from .figures import count_figures
 from .record_sql import NEXT_REVISION, SQLITE, sqlite_spelling, sqlite_value
 
 MAX_LOOKUP = 256  # identities per statement
@@ -161,7 +174,7 @@ class SqliteBatch:
             add("ROLLBACK TO attempts")
             new = [one for one, row in zip(results, rows, strict=True) if add(_ADD_ATTEMPT, row).rowcount]
         add("RELEASE attempts")
-        count_figures(self._connection, new, self._now, self._most_domains)
+        _count_figures(self._connection, new, self._now, self._most_domains)
         return new
 
     def _add_workers(self, attempts: Sequence[Row]) -> None:
@@ -176,3 +189,49 @@ def _each_row(sql: str, values: int) -> tuple[str, bool]:
     """The statement for one row, and whether it takes the revision as its last value."""
     revised = sql.replace(SQLITE.revision, f"${values + 1}")
     return sqlite_spelling(each_row(revised)), revised != sql
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+_READ_SHEET = "SELECT figures FROM figure_sheets WHERE start = ?"
+_WRITE_SHEET = "INSERT OR REPLACE INTO figure_sheets (start, figures) VALUES (?, ?)"
+_READ_ROW = "SELECT figures FROM figures WHERE span = ? AND start = ?"
+_WRITE_ROW = "INSERT OR REPLACE INTO figures (span, start, figures) VALUES (?, ?, ?)"
+
+_OVER = f"SELECT start, figures FROM figure_sheets WHERE start < ? ORDER BY start LIMIT {ROLLED_AT_ONCE}"  # noqa: S608
+_OLD = f"SELECT start, figures FROM figures WHERE span = {MINUTE} AND start <= ? ORDER BY start LIMIT {ROLLED_AT_ONCE}"  # noqa: S608
+_FORGET = f"DELETE FROM figures WHERE span = {TEN_MINUTES} AND start < ?"  # noqa: S608 - our own numbers
+
+
+def _count_figures(connection: sqlite3.Connection, new: Sequence[PageResult], now: float, most_domains: int) -> None:
+    """Count attempts that are new, inside the caller's transaction."""
+    opens = False
+    for start, figures in counted(new, now).items():
+        held = connection.execute(_READ_SHEET, (start,)).fetchone()
+        if held is None:
+            opens = True
+        else:
+            figures = sum_figures([read_figures(held[0]), figures])
+        connection.execute(_WRITE_SHEET, (start, figures_text(figures)))
+    if opens:
+        _roll_up(connection, now, most_domains)
+
+
+def _roll_up(connection: sqlite3.Connection, now: float, most_domains: int) -> None:
+    sheets = _read(connection, _OVER, now - MINUTE - STAYS_OPEN)
+    minutes = _read(connection, _OLD, now - KEEP_MINUTES)
+    if sheets or minutes:
+        held: dict[tuple[int, int], Figures] = {}
+        for row in rows_for(sheets, minutes, now):
+            found = connection.execute(_READ_ROW, row).fetchone()
+            if found is not None:
+                held[row] = read_figures(found[0])
+        rows = roll_up_figures(held, sheets.items(), minutes.items(), now=now, most_domains=most_domains)
+        connection.executemany("DELETE FROM figure_sheets WHERE start = ?", [(start,) for start in sheets])
+        connection.executemany("DELETE FROM figures WHERE span = 60 AND start = ?", [(start,) for start in minutes])
+        connection.executemany(_WRITE_ROW, [(*row, figures_text(figures)) for row, figures in rows.items()])
+    connection.execute(_FORGET, (now - KEEP_TEN_MINUTES,))
+
+
+def _read(connection: sqlite3.Connection, sql: str, before: float) -> dict[int, Figures]:
+    return {start: read_figures(text) for start, text in connection.execute(sql, (before,)).fetchall()}

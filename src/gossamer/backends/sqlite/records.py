@@ -14,15 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ...clock import Clock
-from ...model.figures import Figures
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity
 from ...store.attempt_pages import LOOKED_AT, page_of, read_mark
-from ...store.contract import (
-    AttemptPage,
-    AttemptQuery,
-    FigurePart,
-    Measured,
-)
+from ...store.contract import AttemptPage, AttemptQuery
 from ...store.erasure import marks_of, with_erased, without_erased
 from ...store.figure_rules import DOMAINS
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TABLES, RecordRow
@@ -31,7 +25,6 @@ from ..records.records import KNOWN_ATTEMPT, SqlRecords, struct_of
 from ..records.stream import count_rows, dump_rows, load_rows
 from ..records.writes import save_results
 from .connection import Database
-from .figures import figures_between, total_figures
 from .item_views import SqliteItemViews
 from .record_batch import SqliteBatch, find, known_marks
 from .record_sql import SqliteSql, result_of
@@ -84,9 +77,8 @@ class SqliteRecords(SqlRecords):
         self, database: Database, clock: Clock, *, min_rewrite_age: timedelta | None = None, domains: int = DOMAINS
     ) -> None:
         sql = SqliteSql(database)
-        super().__init__(sql, SqliteItemViews(sql, database), clock, min_rewrite_age=min_rewrite_age)
+        super().__init__(sql, SqliteItemViews(sql, database), clock, min_rewrite_age=min_rewrite_age, domains=domains)
         self._database = database
-        self._domains = domains
         self.stream = SqliteRecordStream(database, self)
 
     async def _save(self, results: Sequence[PageResult], schemas: Sequence[ItemSchema]) -> list[int]:
@@ -141,12 +133,6 @@ class SqliteRecords(SqlRecords):
 
         rows, floor = await self._database.read(read)
         return page_of([struct_of(Attempt, KNOWN_ATTEMPT, row) for row in rows], limit, mark, floor)
-
-    async def figures(self, since: float, until: float, part: FigurePart | None = None) -> list[Measured]:
-        return await self._database.read(lambda connection: figures_between(connection, since, until, part))
-
-    async def total_figures(self) -> Figures:
-        return await self._database.read(lambda connection: total_figures(connection, self._domains))
 
 
 KEPT_IN = {"attempts": "attempt_rows", "visits": "visit_rows"}  # tables that are read through a view

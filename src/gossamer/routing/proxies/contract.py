@@ -89,36 +89,28 @@ class ProxyBook(Protocol):
     async def report(self, pool: str, reports: Sequence[ProxyReport], terms: RestTerms) -> None:
         """Count the reports, in this order. Proxies of the pool that were not used for a month are deleted, and what is
         known of a proxy at a site a day after the last report about it."""
-        ...
 
     async def at_sites(self, pool: str, since: float = 0.0) -> list[ProxyAtSite]:
         """Proxies of a pool at the sites that refused them, by site and name: all that are known, or those that changed
         at `since` or later."""
-        ...
 
     async def health(self, pool: str, since: float = 0.0) -> list[ProxyHealth]:
         """Proxies of a pool by name: all that are known, or those that changed at `since` or later."""
-        ...
 
     async def remember(self, uses: Sequence[tuple[bytes, str]]) -> None:
         """These pages (by fingerprint) have tried these proxies in vain. Kept for an hour."""
-        ...
 
     async def used(self, fingerprint: bytes) -> tuple[str, ...]:
         """The proxies that a page has tried in vain, by name."""
-        ...
 
     async def renew(self, pool: str, session: str, seen: int) -> int:
         """Generation `seen` of a session was banned. Return the one to use now: the next, or a later one made by
         others."""
-        ...
 
     async def renewals(self, pool: str, since: float = 0.0) -> list[Renewal]:
         """Sessions of a pool by name with a generation above 0: all, or those renewed at `since` or later. One last
         renewed a month ago is deleted, and begins again at 0."""
-        ...
 
     async def reset(self, pool: str | None = None) -> int:
         """Clear the health of the proxies of one pool, or of all: none rests any more. Return how many there were.
         Renewed sessions stay renewed."""
-        ...

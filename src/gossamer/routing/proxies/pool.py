@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -55,52 +55,6 @@ class Found(msgspec.Struct, frozen=True):
     again: bool = False
 
 
-class Pool(Protocol):
-    terms: RestTerms
-    marks: SiteMarks
-
-    def take(self, wanted: ProxyRequest, now: float) -> Found | AllRest: ...
-
-    def learn(self, rows: Iterable[ProxyHealth], now: float, *, whole: bool) -> None:
-        """Take over health from the book: of some proxies, or (`whole`) of all that were ever used."""
-        ...
-
-    def count(self, report: ProxyReport, now: float) -> None:
-        """Count a report that the book does not have yet."""
-        ...
-
-    def has_others(self, site: str, avoid: Collection[str], now: float) -> bool:
-        """Is a proxy awake, and welcome at the site, that is none of these?"""
-        ...
-
-    def rest_at(self, site: str, now: float) -> SiteRest | None:
-        """Until when no proxy may visit the site, which refused them; None if one may, or none is awake anywhere."""
-        ...
-
-    def is_the_pages_fault(self, site: str, tried: Collection[str]) -> bool:
-        """Is a page of the site forbidden to everybody, and not only to the proxies `tried`, which it refused?"""
-        ...
-
-    def health_name(self, proxy: Proxy) -> str:
-        """The name under which the proxy's health is kept."""
-        ...
-
-    def has_changed(self) -> bool:
-        """Has a source file changed since it was last read?"""
-        ...
-
-    def reread(self, now: float) -> None:
-        """Read the sources again. Raises Misconfigured; then everything stays as it was until they change again."""
-        ...
-
-    def skip(self, names: Collection[str], now: float) -> None:
-        """Use none of these from now on, and all others."""
-        ...
-
-    @property
-    def size(self) -> int: ...
-
-
 class SiteMarks:
     """How the proxies of a pool fare at the sites that have refused them, as this process knows it."""
 
@@ -133,7 +87,7 @@ class SiteMarks:
 
 
 class ListedPool:
-    """Listed proxies. Fulfils `Pool`."""
+    """Listed proxies."""
 
     def __init__(self, name: str, terms: ProxyPool, root: Path, environ: Mapping[str, str], now: float) -> None:
         self._name, self._settings, self._root, self._environ = name, terms, root, environ
@@ -172,6 +126,7 @@ class ListedPool:
         return choice if isinstance(choice, AllRest) else Found(self._proxies[choice.name], choice.again)
 
     def learn(self, rows: Iterable[ProxyHealth], now: float, *, whole: bool) -> None:
+        """Take over health from the book: of some proxies, or (`whole`) of all that were ever used."""
         if whole:
             self._health = {row.name: row for row in rows}
             self._arrange(now)
@@ -180,12 +135,14 @@ class ListedPool:
             self._put(row, now)
 
     def count(self, report: ProxyReport, now: float) -> None:
+        """Count a report that the book does not have yet."""
         before = self._health.get(report.proxy) or ProxyHealth(name=report.proxy)
         self._put(after(before, report, self.terms, now), now)
         if report.site:
             self.marks.count(report, now)
 
     def has_others(self, site: str, avoid: Collection[str], now: float) -> bool:
+        """Is a proxy awake, and welcome at the site, that is none of these?"""
         at_site = self.marks.at(site)
         return any(
             one.rest_until <= now
@@ -195,6 +152,7 @@ class ListedPool:
         )
 
     def rest_at(self, site: str, now: float) -> SiteRest | None:
+        """Until when no proxy may visit the site, which refused them; None if one may, or none is awake anywhere."""
         if self.has_others(site, (), now):
             return None
         at_site = self.marks.at(site)
@@ -203,15 +161,19 @@ class ListedPool:
         return SiteRest(found.until, min(strikes)) if found.refused else None
 
     def is_the_pages_fault(self, site: str, tried: Collection[str]) -> bool:
+        """Is a page of the site forbidden to everybody, and not only to the proxies `tried`, which it refused?"""
         return len(tried) >= min(AGREED, self.size) and any(self.marks.serves(site, name) for name in tried)
 
     def health_name(self, proxy: Proxy) -> str:
+        """The name under which the proxy's health is kept."""
         return proxy.name
 
     def has_changed(self) -> bool:
+        """Has a source file changed since it was last read?"""
         return signature(watched_files(self._settings, self._root)) != self._signature
 
     def reread(self, now: float) -> None:
+        """Read the sources again. Raises Misconfigured; then everything stays as it was until they change again."""
         self._signature = signature(watched_files(self._settings, self._root))
         self._list(now)
 
@@ -226,6 +188,7 @@ class ListedPool:
         self._rotation.update(self._standings, now)
 
     def skip(self, names: Collection[str], now: float) -> None:
+        """Use none of these from now on, and all others."""
         if names != self._skipped:
             self._skipped = names
             self._arrange(now)
@@ -252,7 +215,8 @@ class ListedPool:
 
 
 class GatewayPool:
-    """Proxies behind a gateway. Fulfils `Pool`. A ban renews the session; the gateway itself goes on."""
+    """Proxies behind a gateway, with the methods of `ListedPool`. A ban renews the session; the gateway itself goes
+    on."""
 
     def __init__(self, name: str, terms: ProxyPool, root: Path, environ: Mapping[str, str], *, project: str) -> None:
         self._name, self._settings, self._root, self._environ = name, terms, root, environ

@@ -50,19 +50,16 @@ class Destination(Protocol):
     @property
     def name(self) -> str:
         """The file's name; its ending tells the format."""
-        ...
 
     def probe(self) -> None:
         """Find out whether it can be written, and leave nothing behind. Blocks.
 
         Raises Misconfigured, BackendUnavailable.
         """
-        ...
 
     def opened(self) -> AbstractAsyncContextManager[ByteStream]:
         """A stream whose content replaces the old one, all at once, at the end of the block, and only if nothing was
         raised in it. Raises Misconfigured, BackendUnavailable, and OSError for `export_error` to translate."""
-        ...
 
 
 class FileDestination:

@@ -18,7 +18,7 @@ import msgspec
 from .... import __version__
 from ....access.contract import ApiKey, Callback
 from ....backends.open import old_copy
-from ....clock import Clock, SystemClock
+from ....clock import SystemClock
 from ....errors import Misconfigured
 from ....frontier.state_rows import DumpedJob, DumpedRow, DumpedSchedule, StateRow
 from ....model.stream import MoveMark, MoveStatus
@@ -43,9 +43,7 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-async def backup(
-    settings: Settings, file: Path, *, pages: bool = True, clock: Clock | None = None, watch: Watch | None = None
-) -> BackupReport:
+async def backup(settings: Settings, file: Path, *, pages: bool = True, watch: Watch | None = None) -> BackupReport:
     """Write everything that the project holds into `file`; without `pages`, everything but the archive.
 
     Raises Misconfigured, BadState, BackendUnavailable.

@@ -53,13 +53,12 @@ async def move(
     target: Settings,
     roles: Sequence[str],
     *,
-    clock: Clock | None = None,
     watch: Watch | None = None,
     rehearse: bool = False,
 ) -> MoveReport:
     """Copy `roles` of the project from the addresses in `settings` to those in `target`. Raises Misconfigured,
     Transient. `rehearse` checks and counts both sides, and copies nothing."""
-    clock, watch = clock or SystemClock(), watch or (lambda role, done, total: None)
+    clock, watch = SystemClock(), watch or (lambda role, done, total: None)
     for role in roles:
         if place(settings, role) == place(target, role):
             raise Misconfigured(f"The {role} is at {place(settings, role)} already. Name another address.")

@@ -17,7 +17,7 @@ from ....frontier.contract import QueueView, UrlStory
 from ....frontier.state_rows import DumpedUrl, StateRow
 from ....model.record import StoredRecord
 from ....model.task import UrlState
-from ....store.contract import Archive, ArchiveSegments, RecordQuery, Records, Segment
+from ....store.contract import Archive, PageArchive, RecordQuery, Records, Segment
 from ....store.record_rows import DumpedPage, DumpedRecord, RecordRow
 from .stores import Stores
 
@@ -143,7 +143,7 @@ async def compare_pages(references: Sequence[str], source: Archive, target: Arch
 
 
 async def compare_segments(
-    segments: Sequence[Segment], source: ArchiveSegments, target: ArchiveSegments
+    segments: Sequence[Segment], source: PageArchive, target: PageArchive
 ) -> tuple[int, list[str]]:
     """Compare some files of an archive, byte for byte."""
     chosen = random.sample(segments, min(SEGMENTS_READ, len(segments)))
