@@ -234,7 +234,7 @@ def test_a_site_that_rests_is_named_once_with_its_wait(seconds, wait):
     warnings = Warnings(Console(file=stream, width=200))
     retried = events.Retried(
         at=clock.now(), job="j-1", url="https://a.test/", site="a.test",
-        reason="rate-limited", attempt=1, delay=float(seconds), message="It answered 429.",
+        reason="http-429", attempt=1, delay=float(seconds), message="It answered 429.",
     )  # fmt: skip
     warnings.emit(retried)
     warnings.emit(retried)

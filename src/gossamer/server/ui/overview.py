@@ -28,11 +28,9 @@ from .view import CHARTS_EVERY, HOME, Context, View, Visit
 # What a failure is about has one colour on every chart. A second reason of the same sort is paler.
 FAMILIES = {
     "parse": "c", "quality": "c", "conflict": "c", "blocked": "a", "http-403": "a", "http-429": "a", "http-451": "a",
-    "rate-limited": "a",
-    "timeout": "b", "connection": "d", "dns": "d", "away": "d", "tls": "d", "http-4": "warn", "http-5": "bad",
-    "server-error": "bad", "proxy": "quiet", "budget": "quiet",
+    "timeout": "b", "http-4": "warn", "http-5": "bad", "proxy": "quiet", "budget": "quiet",
 }  # fmt: skip
-OTHER_COLOUR = "d"
+OTHER_COLOUR = "d"  # no connection, no name, no valid certificate
 
 
 class OverviewFilters(msgspec.Struct, frozen=True, kw_only=True):
