@@ -60,10 +60,7 @@ def _answer(one: CallbackView) -> str | None:
 @callbacks_app.command("show")
 def show_verb(id: IdArgument) -> None:
     """Show a callback and its payload, as JSON."""
-    found = ask(lambda project: show_callback(project, id))
-    if found is None:
-        raise Misconfigured(f"There is no callback {id}. `gossamer callbacks list` lists them.")
-    print_json(found)
+    print_json(ask(lambda project: show_callback(project, id)))
 
 
 @callbacks_app.command("replay")

@@ -44,7 +44,7 @@ from . import (
 )
 from .answers import ApiError
 from .door import Door, DoorApp
-from .endpoint import PUBLIC, Call, Endpoint, Reply, endpoint_of
+from .endpoint import PUBLIC, Call, Endpoint, endpoint_of
 from .openapi import document
 from .ui.site import Dashboard
 from .ui.views import ACTIONS, DOWNLOADS, VIEWS
@@ -80,13 +80,11 @@ log = logging.getLogger("gossamer.server")
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
 
-async def openapi(call: Call) -> Reply:
-    return Reply(value=document(ENDPOINTS))
+async def openapi(call: Call) -> dict[str, object]:
+    return document(ENDPOINTS)
 
 
-OPENAPI = Endpoint(
-    method="GET", path="/openapi.json", scope=PUBLIC, summary="This document", handler=openapi, gives=dict[str, object]
-)
+OPENAPI = Endpoint("GET", "/openapi.json", PUBLIC, "This document", openapi, gives=dict[str, object])
 
 
 def make_app(

@@ -1,4 +1,4 @@
-"""Callbacks: listed, shown, sent again; and the secret that they are signed with. Each key sees its own."""
+"""Callbacks and the secret that signs them. Each key sees its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..project.access.callbacks import (
     show_callback,
 )
 from ..project.access.keys import JOBS, SCRAPE
-from .answers import ApiError, not_found
+from .answers import ApiError
 from .endpoint import Call, Endpoint, Reply
 
 
@@ -28,25 +28,20 @@ class CallbacksQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-async def listed(call: Call) -> Reply:
+async def list_own(call: Call) -> list[CallbackView]:
     query = call.of(CallbacksQuery)
-    found = await list_callbacks(call.project, owner=_owner(call), state=query.state, limit=query.limit)
-    return Reply(value=found)
+    return await list_callbacks(call.project, owner=_owner(call), state=query.state, limit=query.limit)
 
 
-async def show(call: Call) -> Reply:
-    return Reply(value=await _callback(call))
+async def show(call: Call) -> CallbackDetail:
+    return await show_callback(call.project, call.path["callback"], owner=_owner(call))
 
 
-async def replay(call: Call) -> Reply:
-    found = await _callback(call)
+async def replay(call: Call) -> CallbackView:
+    found = await show(call)
     if found.state is CallbackState.WAITING:
         raise ApiError(409, "waiting", "Its job has not ended yet: the callback is sent when it does.")
-    return Reply(value=await replay_callback(call.project, found.id), target=found.id)
-
-
-async def secret(call: Call) -> Reply:
-    return Reply(value=await secret_view(call.project, call.caller.id))
+    return await replay_callback(call.project, found.id)
 
 
 async def rotate(call: Call) -> Reply:
@@ -57,60 +52,17 @@ def _owner(call: Call) -> str | None:
     return None if call.caller.is_admin else call.caller.id
 
 
-async def _callback(call: Call) -> CallbackDetail:
-    found = await show_callback(call.project, call.path["callback"], owner=_owner(call))
-    if found is None:
-        raise not_found("callback of that id")
-    return found
-
-
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/api/v1/callbacks",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="List callbacks: open ones first, then the newest finished ones",
-        handler=listed,
-        query=CallbacksQuery,
-        gives=list[CallbackView],
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/callbacks/{callback}",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="A callback, and what is sent",
-        handler=show,
-        gives=CallbackDetail,
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/callbacks/{callback}/replay",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="Send a callback again",
-        handler=replay,
-        gives=CallbackView,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/callback-secret",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="The secret that signs the callbacks of this key",
-        handler=secret,
-        gives=SecretView,
-        answers_secret=True,
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/callback-secret/rotate",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="Make a new secret; the previous one signs too, for a day",
-        handler=rotate,
-        gives=SecretView,
-        answers_secret=True,
-    ),
-)
+    Endpoint("GET", "/api/v1/callbacks", JOBS, "List callbacks: open ones first, then the newest finished ones",
+             list_own, or_scope=SCRAPE, query=CallbacksQuery, gives=list[CallbackView]),
+    Endpoint("GET", "/api/v1/callbacks/{callback}", JOBS, "A callback, and what is sent",
+             show, or_scope=SCRAPE, gives=CallbackDetail),
+    Endpoint("POST", "/api/v1/callbacks/{callback}/replay", JOBS, "Send a callback again",
+             replay, or_scope=SCRAPE, gives=CallbackView),
+    Endpoint("GET", "/api/v1/callback-secret", JOBS, "The secret that signs the callbacks of this key",
+             lambda call: secret_view(call.project, call.caller.id),
+             or_scope=SCRAPE, gives=SecretView, answers_secret=True),
+    Endpoint("POST", "/api/v1/callback-secret/rotate", JOBS,
+             "Make a new secret; the previous one signs too, for a day",
+             rotate, or_scope=SCRAPE, gives=SecretView, answers_secret=True),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Jobs: listed, followed, paused, resumed, cancelled; their pages and records; their progress as events."""
+"""Jobs: list, pause, resume, cancel; their pages and records; their progress as events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..project.pages.results import JobAnswer, PageOutcome, answer_of
 from ..project.records.figures import History, job_history
 from ..project.records.records import RecordFilter, query_of
 from .answers import ApiError, encode, not_found
-from .endpoint import Call, Endpoint, Reply
+from .endpoint import Call, Endpoint
 from .record_routes import STREAMED, RecordsForm, records_in_form
 
 RESULTS_AT_ONCE = 10
@@ -47,59 +47,45 @@ class ResultPage(msgspec.Struct, frozen=True, kw_only=True):
     next: int | None
 
 
-async def listed(call: Call) -> Reply:
+async def list_jobs(call: Call) -> JobReports:
     query = call.of(JobsQuery)
-    found = await job_reports(call.project, call.caller, limit=query.limit, after=query.after, status=query.status)
-    return Reply(value=found)
+    return await job_reports(call.project, call.caller, limit=query.limit, after=query.after, status=query.status)
 
 
-async def show(call: Call) -> Reply:
-    return Reply(value=await answer_of(call.project, call.pages, await _job(call)))
+async def show(call: Call) -> JobAnswer:
+    return await answer_of(call.project, call.pages, await _job(call))
 
 
-async def results(call: Call) -> Reply:
+async def results(call: Call) -> ResultPage:
     job, query = await _job(call), call.of(ResultsQuery)
     pages = await wanted_pages(call.project, job)
     if not pages:
         raise ApiError(409, "no_pages", "This job is a crawl: ask for its records instead.")
     found = await call.pages.outcomes(job, pages[query.after : query.after + query.limit])
     end = query.after + len(found)
-    return Reply(value=ResultPage(results=found, next=end if end < len(pages) else None))
+    return ResultPage(results=found, next=end if end < len(pages) else None)
 
 
-async def records(call: Call) -> Reply | Response:
+async def records(call: Call) -> RecordPage | Response:
     job = await _job(call)
     query = await query_of(call.project, RecordFilter(job=job.id))
     return await records_in_form(call, query, call.of(RecordsForm))
 
 
-async def figures(call: Call) -> Reply:
+async def figures(call: Call) -> History:
     found = await job_history(call.project, await _job(call))
     if found is None:
         raise ApiError(404, "forgotten", "The figures of this job are forgotten: they are kept for 30 days.")
-    return Reply(value=found)
+    return found
 
 
-async def pause(call: Call) -> Reply:
-    return await _change(call, "pause")
-
-
-async def resume(call: Call) -> Reply:
-    return await _change(call, "resume")
-
-
-async def cancel(call: Call) -> Reply:
-    return await _change(call, "cancel")
-
-
-async def _change(call: Call, verb: str) -> Reply:
+async def _change(call: Call, verb: str) -> JobChange:
     job = await _job(call, to_change=True)
     if is_ended(job):
         raise ApiError(
             409, "ended", f"The job has ended ({job.ending or job.state.value}): there is nothing to {verb}."
         )
-    done = await {"pause": pause_job, "resume": resume_job, "cancel": cancel_job}[verb](call.project, job.id)
-    return Reply(value=done, target=job.id)
+    return await {"pause": pause_job, "resume": resume_job, "cancel": cancel_job}[verb](call.project, job.id)
 
 
 async def events(call: Call) -> Response:
@@ -145,89 +131,24 @@ async def _job(call: Call, *, to_change: bool = False) -> Job:
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="List jobs, the newest first",
-        handler=listed,
-        query=JobsQuery,
-        gives=JobReports,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs/{job}",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="The status of a job, and the results of its pages",
-        handler=show,
-        gives=JobAnswer,
-        aliases=("/api/v1/async/jobs/{job}", "/api/v1/batch/{job}"),
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs/{job}/results",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="The pages of a scrape or a batch",
-        handler=results,
-        query=ResultsQuery,
-        gives=ResultPage,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs/{job}/records",
-        scope=RECORDS,
-        or_scope=JOBS,
-        summary="The records that a job saw: a page of them, or all as JSON Lines or CSV",
-        handler=records,
-        query=RecordsForm,
-        gives=RecordPage,
-        other_media=STREAMED,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs/{job}/figures",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="The figures of a job over time, in equal steps",
-        handler=figures,
-        gives=History,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs/{job}/events",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="The progress of a job, as server-sent events",
-        handler=events,
-        media="text/event-stream",
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/jobs/{job}/pause",
-        scope=JOBS,
-        summary="Pause a job: its queued pages wait",
-        handler=pause,
-        gives=JobChange,
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/jobs/{job}/resume",
-        scope=JOBS,
-        summary="Resume a paused job",
-        handler=resume,
-        gives=JobChange,
-    ),
-    Endpoint(
-        method="DELETE",
-        path="/api/v1/jobs/{job}",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="Cancel a job; what it has stored stays",
-        handler=cancel,
-        gives=JobChange,
-        aliases=("/api/v1/async/jobs/{job}",),
-    ),
-)
+    Endpoint("GET", "/api/v1/jobs", JOBS, "List jobs, the newest first",
+             list_jobs, or_scope=SCRAPE, query=JobsQuery, gives=JobReports),
+    Endpoint("GET", "/api/v1/jobs/{job}", JOBS, "The status of a job, and the results of its pages",
+             show, or_scope=SCRAPE, gives=JobAnswer, aliases=("/api/v1/async/jobs/{job}", "/api/v1/batch/{job}")),
+    Endpoint("GET", "/api/v1/jobs/{job}/results", JOBS, "The pages of a scrape or a batch",
+             results, or_scope=SCRAPE, query=ResultsQuery, gives=ResultPage),
+    Endpoint("GET", "/api/v1/jobs/{job}/records", RECORDS,
+             "The records that a job saw: a page of them, or all as JSON Lines or CSV",
+             records, or_scope=JOBS, query=RecordsForm, gives=RecordPage, other_media=STREAMED),
+    Endpoint("GET", "/api/v1/jobs/{job}/figures", JOBS, "The figures of a job over time, in equal steps",
+             figures, or_scope=SCRAPE, gives=History),
+    Endpoint("GET", "/api/v1/jobs/{job}/events", JOBS, "The progress of a job, as server-sent events",
+             events, or_scope=SCRAPE, media="text/event-stream"),
+    Endpoint("POST", "/api/v1/jobs/{job}/pause", JOBS, "Pause a job: its queued pages wait",
+             lambda call: _change(call, "pause"), gives=JobChange),
+    Endpoint("POST", "/api/v1/jobs/{job}/resume", JOBS, "Resume a paused job",
+             lambda call: _change(call, "resume"), gives=JobChange),
+    Endpoint("DELETE", "/api/v1/jobs/{job}", JOBS, "Cancel a job; what it has stored stays",
+             lambda call: _change(call, "cancel"), or_scope=SCRAPE, gives=JobChange,
+             aliases=("/api/v1/async/jobs/{job}",)),
+)  # fmt: skip

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from ..project.access.keys import ADMIN, AuditView, KeyView, NewKey, add_key, audit_lines, list_keys, revoke_key
-from .answers import not_found
-from .endpoint import Call, Endpoint, Reply
+from .endpoint import Call, Endpoint
 
 
 class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,74 +28,32 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-async def add(call: Call) -> Reply:
+async def add(call: Call) -> NewKey:
     wanted = call.of(KeyRequest)
-    expires = None if wanted.expires_in is None else timedelta(seconds=wanted.expires_in)
-    key = await add_key(
+    return await add_key(
         call.project,
         wanted.name,
         wanted.scopes,
-        expires=expires,
+        expires=None if wanted.expires_in is None else timedelta(seconds=wanted.expires_in),
         rate=wanted.rate,
         open_jobs=wanted.open_jobs,
         role=wanted.role,
     )
-    return Reply(value=key, status=201, target=key.id)
 
 
-async def listed(call: Call) -> Reply:
-    return Reply(value=await list_keys(call.project))
-
-
-async def revoke(call: Call) -> Reply:
-    id = call.path["key"]
-    if not any(key.id == id for key in await list_keys(call.project)):
-        raise not_found("key of that id")
-    return Reply(value=await revoke_key(call.project, id), target=id)
-
-
-async def audit(call: Call) -> Reply:
+async def audit(call: Call) -> list[AuditView]:
     query = call.of(AuditQuery)
-    return Reply(value=await audit_lines(call.project, key=query.key, limit=query.limit))
+    return await audit_lines(call.project, key=query.key, limit=query.limit)
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="POST",
-        path="/api/v1/keys",
-        scope=ADMIN,
-        for_admins=True,
-        summary="Create a key; its text is shown only once",
-        handler=add,
-        body=KeyRequest,
-        gives=NewKey,
-        example={"name": "laptop", "scopes": ["scrape", "jobs", "records"]},
-        answers_secret=True,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/keys",
-        scope=ADMIN,
-        summary="List the keys, without their secrets",
-        handler=listed,
-        gives=list[KeyView],
-    ),
-    Endpoint(
-        method="DELETE",
-        path="/api/v1/keys/{key}",
-        scope=ADMIN,
-        for_admins=True,
-        summary="Revoke a key",
-        handler=revoke,
-        gives=KeyView,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/audit",
-        scope=ADMIN,
-        summary="The audit log of writes, newest first",
-        handler=audit,
-        query=AuditQuery,
-        gives=list[AuditView],
-    ),
-)
+    Endpoint("POST", "/api/v1/keys", ADMIN, "Create a key; its text is shown only once",
+             add, for_admins=True, body=KeyRequest, gives=NewKey, status=201, answers_secret=True,
+             example={"name": "laptop", "scopes": ["scrape", "jobs", "records"]}),
+    Endpoint("GET", "/api/v1/keys", ADMIN, "List the keys, without their secrets",
+             lambda call: list_keys(call.project), gives=list[KeyView]),
+    Endpoint("DELETE", "/api/v1/keys/{key}", ADMIN, "Revoke a key",
+             lambda call: revoke_key(call.project, call.path["key"]), for_admins=True, gives=KeyView),
+    Endpoint("GET", "/api/v1/audit", ADMIN, "The audit log of writes, newest first",
+             audit, query=AuditQuery, gives=list[AuditView]),
+)  # fmt: skip

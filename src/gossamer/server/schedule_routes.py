@@ -7,7 +7,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ..errors import Misconfigured
 from ..project.access.keys import ADMIN, JOBS
 from ..project.schedules.api_schedules import ScheduleRequest, write_schedule
 from ..project.schedules.changes import (
@@ -20,8 +19,7 @@ from ..project.schedules.changes import (
     run_schedule,
 )
 from ..project.schedules.schedules import ScheduleDetail, ScheduleList, list_schedules, show_schedule
-from .answers import not_found
-from .endpoint import Call, Endpoint, Reply
+from .endpoint import Call, Endpoint
 
 
 class SchedulesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,107 +30,28 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     replace: bool = False  # also end the current run
 
 
-async def listed(call: Call) -> Reply:
-    return Reply(value=await list_schedules(call.project, ticks=call.of(SchedulesQuery).ticks))
-
-
-async def show(call: Call) -> Reply:
-    try:
-        return Reply(value=await show_schedule(call.project, call.path["name"]))
-    except Misconfigured as error:
-        raise not_found("schedule of that name") from error
-
-
-async def add(call: Call) -> Reply:
-    wanted = call.of(ScheduleRequest)
-    return Reply(value=await write_schedule(call.project, wanted), status=201, target=wanted.name)
-
-
-async def pause(call: Call) -> Reply:
-    return Reply(value=await pause_schedule(call.project, await _name(call)), target=call.path["name"])
-
-
-async def resume(call: Call) -> Reply:
-    return Reply(value=await resume_schedule(call.project, await _name(call)), target=call.path["name"])
-
-
-async def run(call: Call) -> Reply:
+async def run(call: Call) -> ScheduleRun:
     replace = call.of(RunRequest).replace if call.body is not None else False
-    done = await run_schedule(call.project, await _name(call), replace=replace)
-    return Reply(value=done, status=202, target=done.job)
-
-
-async def remove(call: Call) -> Reply:
-    return Reply(value=await remove_schedule(call.project, await _name(call)), target=call.path["name"])
-
-
-async def _name(call: Call) -> str:
-    """The schedule's name. Raises ApiError if there is no such schedule."""
-    await show(call)
-    return call.path["name"]
+    return await run_schedule(call.project, call.path["name"], replace=replace)
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/api/v1/schedules",
-        scope=JOBS,
-        summary="All schedules, and the next runs",
-        handler=listed,
-        query=SchedulesQuery,
-        gives=ScheduleList,
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/schedules",
-        scope=ADMIN,
-        summary="Add a schedule, or replace one",
-        handler=add,
-        body=ScheduleRequest,
-        gives=ScheduleAdded,
-        example={"name": "nightly", "spider": "https://shop.example/", "cron": "0 3 * * *", "limit": 1000},
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/schedules/{name}",
-        scope=JOBS,
-        summary="One schedule with its last runs and its next ticks",
-        handler=show,
-        gives=ScheduleDetail,
-    ),
-    Endpoint(
-        method="DELETE",
-        path="/api/v1/schedules/{name}",
-        scope=ADMIN,
-        summary="Remove a schedule; its current run goes on",
-        handler=remove,
-        gives=ScheduleChange,
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/schedules/{name}/pause",
-        scope=ADMIN,
-        summary="Pause a schedule: no more runs start",
-        handler=pause,
-        gives=ScheduleChange,
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/schedules/{name}/resume",
-        scope=ADMIN,
-        summary="Begin its runs again",
-        handler=resume,
-        gives=ScheduleChange,
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/schedules/{name}/run",
-        scope=ADMIN,
-        summary="Begin a run now",
-        handler=run,
-        body=RunRequest,
-        body_optional=True,
-        gives=ScheduleRun,
-        example={"replace": False},
-    ),
-)
+    Endpoint("GET", "/api/v1/schedules", JOBS, "All schedules, and the next runs",
+             lambda call: list_schedules(call.project, ticks=call.of(SchedulesQuery).ticks),
+             query=SchedulesQuery, gives=ScheduleList),
+    Endpoint("POST", "/api/v1/schedules", ADMIN, "Add a schedule, or replace one",
+             lambda call: write_schedule(call.project, call.of(ScheduleRequest)),
+             body=ScheduleRequest, gives=ScheduleAdded, status=201, names="name",
+             example={"name": "nightly", "spider": "https://shop.example/", "cron": "0 3 * * *", "limit": 1000}),
+    Endpoint("GET", "/api/v1/schedules/{name}", JOBS, "One schedule with its last runs and its next ticks",
+             lambda call: show_schedule(call.project, call.path["name"]), gives=ScheduleDetail),
+    Endpoint("DELETE", "/api/v1/schedules/{name}", ADMIN, "Remove a schedule; its current run goes on",
+             lambda call: remove_schedule(call.project, call.path["name"]), gives=ScheduleChange),
+    Endpoint("POST", "/api/v1/schedules/{name}/pause", ADMIN, "Pause a schedule: no more runs start",
+             lambda call: pause_schedule(call.project, call.path["name"]), gives=ScheduleChange),
+    Endpoint("POST", "/api/v1/schedules/{name}/resume", ADMIN, "Begin its runs again",
+             lambda call: resume_schedule(call.project, call.path["name"]), gives=ScheduleChange),
+    Endpoint("POST", "/api/v1/schedules/{name}/run", ADMIN, "Begin a run now",
+             run, body=RunRequest, body_optional=True, gives=ScheduleRun, status=202, names="job",
+             example={"replace": False}),
+)  # fmt: skip

@@ -10,16 +10,8 @@ from msgspec import Meta
 
 from ..project.access.keys import ADMIN, JOBS
 from ..project.overrides import OverrideView
-from ..project.sites.sites import (
-    QueuePage,
-    SiteView,
-    queue_by_site,
-    rest_site,
-    resume_site,
-    site_view,
-    slow_site,
-)
-from .endpoint import Call, Endpoint, Reply
+from ..project.sites.sites import QueuePage, SiteView, queue_by_site, rest_site, resume_site, site_view, slow_site
+from .endpoint import Call, Endpoint
 
 
 class SitesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,86 +38,32 @@ class SiteResumed(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool
 
 
-async def listed(call: Call) -> Reply:
-    query = call.of(SitesQuery)
-    found = await queue_by_site(
-        call.project,
-        job=query.job,
-        cause=query.cause,
-        search=query.search,
-        sort=query.sort,
-        limit=query.limit,
-        skip=query.skip,
-        sees=call.caller.sees,
-    )
-    return Reply(value=found)
+async def list_sites(call: Call) -> QueuePage:
+    asked = msgspec.structs.asdict(call.of(SitesQuery))
+    return await queue_by_site(call.project, **asked, sees=call.caller.sees)
 
 
-async def show(call: Call) -> Reply:
-    return Reply(value=await site_view(call.project, call.path["site"]))
-
-
-async def slow(call: Call) -> Reply:
-    one = await slow_site(call.project, call.caller, call.path["site"], call.of(SlowRequest).rate)
-    return Reply(value=one, target=one.key)
-
-
-async def rest(call: Call) -> Reply:
+async def rest(call: Call) -> OverrideView:
     wanted = call.of(RestRequest) if call.body is not None else RestRequest()
-    one = await rest_site(call.project, call.caller, call.path["site"], wanted.duration)
-    return Reply(value=one, target=one.key)
+    return await rest_site(call.project, call.caller, call.path["site"], wanted.duration)
 
 
-async def resume(call: Call) -> Reply:
+async def resume(call: Call) -> SiteResumed:
     site = call.path["site"]
-    return Reply(value=SiteResumed(site=site, changed=await resume_site(call.project, call.caller, site)), target=site)
+    return SiteResumed(site=site, changed=await resume_site(call.project, call.caller, site))
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/api/v1/sites",
-        scope=JOBS,
-        summary="Sites with open pages of running jobs, and why they wait",
-        handler=listed,
-        query=SitesQuery,
-        gives=QueuePage,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/sites/{site}",
-        scope=ADMIN,
-        summary="Everything known about a site",
-        handler=show,
-        gives=SiteView,
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/sites/{site}/slow",
-        scope=ADMIN,
-        summary="Visit a site at a rate, on all workers",
-        handler=slow,
-        body=SlowRequest,
-        gives=OverrideView,
-        example={"rate": "6/m"},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/sites/{site}/rest",
-        scope=ADMIN,
-        summary="Send no requests to a site for some time",
-        handler=rest,
-        body=RestRequest,
-        body_optional=True,
-        gives=OverrideView,
-        example={"duration": "2h"},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/sites/{site}/resume",
-        scope=ADMIN,
-        summary="Take back what was set by hand for a site's pace",
-        handler=resume,
-        gives=SiteResumed,
-    ),
-)
+    Endpoint("GET", "/api/v1/sites", JOBS, "Sites with open pages of running jobs, and why they wait",
+             list_sites, query=SitesQuery, gives=QueuePage),
+    Endpoint("GET", "/api/v1/sites/{site}", ADMIN, "Everything known about a site",
+             lambda call: site_view(call.project, call.path["site"]), gives=SiteView),
+    Endpoint("POST", "/api/v1/sites/{site}/slow", ADMIN, "Visit a site at a rate, on all workers",
+             lambda call: slow_site(call.project, call.caller, call.path["site"], call.of(SlowRequest).rate),
+             body=SlowRequest, gives=OverrideView, names="key", example={"rate": "6/m"}),
+    Endpoint("POST", "/api/v1/sites/{site}/rest", ADMIN, "Send no requests to a site for some time",
+             rest, body=RestRequest, body_optional=True, gives=OverrideView, names="key",
+             example={"duration": "2h"}),
+    Endpoint("POST", "/api/v1/sites/{site}/resume", ADMIN, "Take back what was set by hand for a site's pace",
+             resume, gives=SiteResumed),
+)  # fmt: skip

@@ -31,7 +31,7 @@ from ...access.keys import (
 from ...access.keys import opens as _opens
 from ...access.keys import parts_of as _parts_of
 from ...clock import iso_time
-from ...errors import Misconfigured
+from ...errors import Misconfigured, NotThere
 from ...model.job import Job
 from ..open import Project
 from ..view_fields import view_fields
@@ -208,13 +208,13 @@ async def list_keys(project: Project) -> list[KeyView]:
 
 
 async def revoke_key(project: Project, wanted: str) -> KeyView:
-    """Revoke the key with that id, otherwise the active one with that name. Raises Misconfigured."""
+    """Revoke the key with that id, otherwise the active one with that name. Raises NotThere."""
     now = project.clock.now()
     keys = await project.state.keys.keys()
     found = [key for key in keys if key.id == wanted]
     found = found or [key for key in keys if key.name == wanted and key.revoked_at is None]
     if not found:
-        raise Misconfigured(f"There is no key {wanted!r}. `gossamer keys list` shows all of them.")
+        raise NotThere(f"There is no key {wanted!r}. `gossamer keys list` shows all of them.")
     await project.state.keys.revoke(found[0].id, now)
     return _view(await project.state.keys.key(found[0].id) or found[0], now)
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ...clock import iso_time
-from ...errors import Misconfigured
+from ...errors import Misconfigured, NotThere
 from ...model.job import JobState
 from ...model.outcome import Expectations, Outcome, Reason
 from ...model.schedule import Overlap, Schedule, ScheduleProgress, UnreadableSchedule
@@ -288,7 +288,7 @@ def named(schedules: list[ScheduleProgress], name: str) -> ScheduleProgress:
             return one
     near = difflib.get_close_matches(name, [one.schedule.name for one in schedules], n=1)
     hint = f"Did you mean {near[0]}?" if near else "`gossamer schedule list` shows what there is."
-    raise Misconfigured(f"There is no schedule {name!r}. {hint}")
+    raise NotThere(f"There is no schedule {name!r}. {hint}")
 
 
 def demand_readable(unreadable: list[UnreadableSchedule], name: str) -> None:
