@@ -35,7 +35,7 @@ from ..project.records.records import (
 from ..settings import Settings
 from ..units import many, moment, visible
 from .app import app, ask, err, open_crawled, out, run_async, settings_with
-from .layout import Column, advise, heading, print_json, print_table
+from .layout import Column, advise, answer_program, heading, print_json, print_table
 from .options import JsonOption
 
 RECORDS_SHOWN = 10
@@ -228,9 +228,7 @@ def quality_verb(
         return
 
     scores = ask(lambda project: quality(project, spider, days=days))
-    if as_json:
-        print_json(scores)
-        return
+    answer_program(scores, as_json)
     if not scores:
         whose = f" for {visible(spider)}" if spider else ""
         err.print(f"Nothing was checked{whose} in the last {days} days.")
@@ -269,9 +267,7 @@ def _list_faulty(settings: Settings, spider: str | None, days: int, as_json: boo
         return found
 
     found = run_async(find())
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     if not found:
         out.print(f"No stored record of the last {days} days breaks a rule.")
         return
@@ -297,9 +293,7 @@ def schemas_verb(
 ) -> None:
     """List the schemas of items over time: their fields and types."""
     found = ask(lambda project: schemas(project, type))
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     if not found:
         out.print("No typed items were stored." if type is None else f"No item of type {visible(type)} was stored.")
         return

@@ -30,7 +30,7 @@ from ..project.workers.workers import (
 )
 from ..units import distance, many, size, visible
 from .app import app, ask, err, open_crawled, out, run_async, settings_with
-from .layout import Column, number, print_json, print_table
+from .layout import Column, answer_program, number, print_json, print_table
 from .options import JsonOption
 
 workers_app = typer.Typer(help="The processes that work on the project, on all machines: list, drain, restart.")
@@ -96,9 +96,7 @@ def list_verb(as_json: JsonOption = False) -> None:
             return workers, spools, await leading_scheduler(project), project.clock.now()
 
     workers, spools, scheduler, now = run_async(find())
-    if as_json:
-        print_json(workers)
-        return
+    answer_program(workers, as_json)
     if workers:
         _print_workers(workers, now)
     else:
@@ -157,9 +155,7 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
 def scaling_verb(as_json: JsonOption = False) -> None:
     """Show what can be fetched now, and how many workers that takes. `gossamer up --autoscale` uses it."""
     found = ask(scaling)
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     lanes = {name: lane for name, lane in found.lanes.items() if lane.ready or lane.leased or lane.workers_wanted}
     if lanes:
         print_table(
