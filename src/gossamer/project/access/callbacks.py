@@ -22,6 +22,7 @@ from ...errors import Misconfigured, NotThere
 from ...model.job import Job
 from ..jobs.api_jobs import public_url
 from ..open import Project
+from ..view_fields import view_of
 from .callback_messages import STARTED, message_about, message_id
 from .keys import Caller
 
@@ -158,15 +159,5 @@ async def _find(project: Project, id: str, owner: str | None = None) -> Callback
 
 
 def _view(one: Callback) -> CallbackView:
-    return CallbackView(
-        id=one.id,
-        job=one.job,
-        url=one.url,
-        state=one.state,
-        made_at=iso_time(one.made_at),
-        next_at=iso_time(one.next_at) if one.state is CallbackState.DUE else None,
-        tries=one.tries,
-        ended_at=iso_time(one.ended_at) if one.ended_at is not None else None,
-        status=one.status or None,
-        message=one.message,
-    )
+    next_at = iso_time(one.next_at) if one.state is CallbackState.DUE else None
+    return view_of(CallbackView, one, "made_at", "ended_at", next_at=next_at, status=one.status or None)

@@ -30,11 +30,10 @@ from ...access.keys import (
 )
 from ...access.keys import opens as _opens
 from ...access.keys import parts_of as _parts_of
-from ...clock import iso_time
 from ...errors import Misconfigured, NotThere
 from ...model.job import Job
 from ..open import Project
-from ..view_fields import view_fields
+from ..view_fields import view_of
 
 __all__ = ["ADMIN", "JOBS", "METRICS", "RECORDS", "SCOPES", "SCRAPE"]  # and the names defined below
 USE_NOTED_EVERY = 60.0  # seconds; a write for each request would cost more than the request
@@ -226,9 +225,7 @@ async def has_keys(project: Project) -> bool:
 
 
 def _view(key: ApiKey, now: float) -> KeyView:
-    fields = view_fields(key, "created_at", "expires_at", "revoked_at", "used_at")
-    del fields["digest"]
-    return KeyView(**fields, state=_state(key, now))
+    return view_of(KeyView, key, "created_at", "expires_at", "revoked_at", "used_at", state=_state(key, now))
 
 
 def _state(key: ApiKey, now: float) -> str:
@@ -306,7 +303,4 @@ async def note_write(
 
 async def audit_lines(project: Project, *, key: str | None = None, limit: int = 100) -> list[AuditView]:
     """The newest lines of the audit log; with the id of a key, only those of that key."""
-    return [
-        AuditView(**{**msgspec.structs.asdict(line), "at": iso_time(line.at)})
-        for line in await project.state.audit.lines(limit, key=key)
-    ]
+    return [view_of(AuditView, line, "at") for line in await project.state.audit.lines(limit, key=key)]

@@ -27,6 +27,7 @@ from ...store.contract import Difference, RecordHistory, RecordQuery, Version
 from ...store.export.text_formats import meta_of
 from ..jobs.jobs import find_job
 from ..open import Project
+from ..view_fields import view_of
 
 Marks: TypeAlias = Mapping[tuple[str, str], dict[str, int]]  # by type and id of a schema: fields, and rules
 _REPARSE = re.compile(r"reparse-.+-(\d+|[0-9a-f]{6})")
@@ -295,17 +296,8 @@ def told(difference: Difference) -> RecordDifference:
     """The difference with its data decoded and its fields compared."""
     before = decoded(difference.before) if difference.before else None
     after = decoded(difference.after) if difference.after else None
-    return RecordDifference(
-        kind=difference.kind,
-        type=difference.type,
-        site=difference.site,
-        key=difference.key,
-        url=difference.url,
-        before=before,
-        after=after,
-        fields=changes(before, after) if difference.kind in ("changed", "back") else msgspec.UNSET,
-        reason=difference.reason,
-    )
+    fields = changes(before, after) if difference.kind in ("changed", "back") else msgspec.UNSET
+    return view_of(RecordDifference, difference, before=before, after=after, fields=fields)
 
 
 def changes(before: Any, after: Any) -> list[FieldChange]:
@@ -394,14 +386,9 @@ def scores_of(tallies: list[Tally]) -> list[QualityScore]:
             for field in {one.field, WHOLE}:
                 rules[one.day, one.spider, one.type, field][one.rule] += one.faulty
     scores = [
-        QualityScore(
-            spider=one.spider,
-            day=one.day,
-            type=one.type,
-            field=one.field,
-            checked=one.checked,
-            filled=one.filled,
-            faulty=one.faulty,
+        view_of(
+            QualityScore,
+            one,
             score=round(1 - one.faulty / one.checked, 4) if one.checked else 1.0,
             rules=dict(
                 sorted(rules[one.day, one.spider, one.type, one.field].items(), key=lambda pair: (-pair[1], pair[0]))
