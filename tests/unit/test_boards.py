@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gossamer.access.keys import JOBS
 from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.model.incident import INCIDENT, Incident, IncidentAlert, Subject, SubjectKind
@@ -18,7 +17,7 @@ from gossamer.model.outcome import JobOutcome, Outcome
 from gossamer.model.run import RUNS_SHOWN, SITE_RUNS, SPIDER_RUNS, RunLine, RunLines
 from gossamer.model.shelf import ShelfKind
 from gossamer.model.task import UrlState
-from gossamer.project.access.keys import OWNER, Caller
+from gossamer.project.access.keys import JOBS, OWNER, Caller
 from gossamer.project.boards.boards import BoardQuery, site_board, spider_board
 from gossamer.project.boards.runs import note_run
 from gossamer.project.jobs.end import end_job

@@ -1,4 +1,4 @@
-"""Jobs: list, pause, resume, cancel; their pages and records; their progress as events."""
+"""Jobs and schedules: list, pause, resume, cancel, run; pages and records of a job; its progress as events."""
 
 from __future__ import annotations
 
@@ -10,13 +10,24 @@ from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
 from ..model.job import Job
-from ..project.access.keys import JOBS, RECORDS, SCRAPE, is_still_open_to
+from ..project.access.keys import ADMIN, JOBS, RECORDS, SCRAPE, is_still_open_to
 from ..project.jobs.api_jobs import is_ended, job_for, wanted_pages
 from ..project.jobs.api_views import JobReport, JobReports, RecordPage, job_report, job_reports
 from ..project.jobs.jobs import JobChange, cancel_job, pause_job, resume_job
 from ..project.pages.results import JobAnswer, PageOutcome, answer_of
 from ..project.records.figures import History, job_history
 from ..project.records.records import RecordFilter, query_of
+from ..project.schedules.api_schedules import ScheduleRequest, write_schedule
+from ..project.schedules.changes import (
+    ScheduleAdded,
+    ScheduleChange,
+    ScheduleRun,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    run_schedule,
+)
+from ..project.schedules.schedules import ScheduleDetail, ScheduleList, list_schedules, show_schedule
 from .answers import ApiError, encode, not_found
 from .endpoint import Call, Endpoint
 from .record_routes import STREAMED, RecordsForm, records_in_form
@@ -130,6 +141,22 @@ async def _job(call: Call, *, to_change: bool = False) -> Job:
     return found
 
 
+# -- schedules ---------------------------------------------------------------------------------------------------------
+
+
+class SchedulesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    ticks: Annotated[int, Meta(ge=0, le=1000)] = 0  # how many of the next runs to list, over all schedules
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    replace: bool = False  # also end the current run
+
+
+async def run_now(call: Call) -> ScheduleRun:
+    replace = call.of(RunRequest).replace if call.body is not None else False
+    return await run_schedule(call.project, call.path["name"], replace=replace)
+
+
 ENDPOINTS = (
     Endpoint("GET", "/api/v1/jobs", JOBS, "List jobs, the newest first",
              list_jobs, or_scope=SCRAPE, query=JobsQuery, gives=JobReports),
@@ -151,4 +178,22 @@ ENDPOINTS = (
     Endpoint("DELETE", "/api/v1/jobs/{job}", JOBS, "Cancel a job; what it has stored stays",
              lambda call: _change(call, "cancel"), or_scope=SCRAPE, gives=JobChange,
              aliases=("/api/v1/async/jobs/{job}",)),
+    Endpoint("GET", "/api/v1/schedules", JOBS, "All schedules, and the next runs",
+             lambda call: list_schedules(call.project, ticks=call.of(SchedulesQuery).ticks),
+             query=SchedulesQuery, gives=ScheduleList),
+    Endpoint("POST", "/api/v1/schedules", ADMIN, "Add a schedule, or replace one",
+             lambda call: write_schedule(call.project, call.of(ScheduleRequest)),
+             body=ScheduleRequest, gives=ScheduleAdded, status=201, names="name",
+             example={"name": "nightly", "spider": "https://shop.example/", "cron": "0 3 * * *", "limit": 1000}),
+    Endpoint("GET", "/api/v1/schedules/{name}", JOBS, "One schedule with its last runs and its next ticks",
+             lambda call: show_schedule(call.project, call.path["name"]), gives=ScheduleDetail),
+    Endpoint("DELETE", "/api/v1/schedules/{name}", ADMIN, "Remove a schedule; its current run goes on",
+             lambda call: remove_schedule(call.project, call.path["name"]), gives=ScheduleChange),
+    Endpoint("POST", "/api/v1/schedules/{name}/pause", ADMIN, "Pause a schedule: no more runs start",
+             lambda call: pause_schedule(call.project, call.path["name"]), gives=ScheduleChange),
+    Endpoint("POST", "/api/v1/schedules/{name}/resume", ADMIN, "Begin its runs again",
+             lambda call: resume_schedule(call.project, call.path["name"]), gives=ScheduleChange),
+    Endpoint("POST", "/api/v1/schedules/{name}/run", ADMIN, "Begin a run now",
+             run_now, body=RunRequest, body_optional=True, gives=ScheduleRun, status=202, names="job",
+             example={"replace": False}),
 )  # fmt: skip

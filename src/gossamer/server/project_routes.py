@@ -1,4 +1,5 @@
-"""The project as a whole: its workers, spiders, learned routes, proxies, quality and settings. And its figures."""
+"""The project as a whole: its sites, workers, spiders, routes, proxies, quality, settings and figures. What applies to
+the jobs of all keys needs an admin key."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ from ..model.figures import Figures
 from ..project.access.keys import ADMIN, JOBS, METRICS, RECORDS
 from ..project.jobs.api_views import CatalogueEntry, catalogue, seen_quality
 from ..project.open import Project
+from ..project.overrides import OverrideView
 from ..project.records.figures import History, history, totals
 from ..project.records.metrics import CONTENT_TYPE, exposition
 from ..project.records.records import QualityScore
 from ..project.settings_view import SettingView, setting_lines, settings_view
 from ..project.sites.proxies import PoolView, proxy_pools
 from ..project.sites.routes import RouteReport, route_report
+from ..project.sites.sites import QueuePage, SiteView, queue_by_site, rest_site, resume_site, site_view, slow_site
 from ..project.workers.scaling import Scaling, scaling
 from ..project.workers.workers import WorkerView, drain_worker, forget_worker, list_workers
 from .endpoint import Call, Endpoint
@@ -105,6 +108,49 @@ class SharedMetrics:
 
 WORKER = {"name": "host/4711"}
 
+
+# -- sites -------------------------------------------------------------------------------------------------------------
+
+
+class SitesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    job: str | None = None
+    cause: str | None = None
+    search: Annotated[str, Meta(max_length=253)] = ""
+    sort: str = "open"
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    skip: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+
+
+class SlowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    rate: Annotated[str, Meta(max_length=50)]  # at this rate: 6/m
+
+
+class RestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    duration: Annotated[str, Meta(max_length=50)] = "1h"
+
+
+class SiteResumed(msgspec.Struct, frozen=True, kw_only=True):
+    """`changed` is False if nothing was set by hand for its pace, and none was learned."""
+
+    site: str
+    changed: bool
+
+
+async def list_sites(call: Call) -> QueuePage:
+    asked = msgspec.structs.asdict(call.of(SitesQuery))
+    return await queue_by_site(call.project, **asked, sees=call.caller.sees)
+
+
+async def rest(call: Call) -> OverrideView:
+    wanted = call.of(RestRequest) if call.body is not None else RestRequest()
+    return await rest_site(call.project, call.caller, call.path["site"], wanted.duration)
+
+
+async def resume(call: Call) -> SiteResumed:
+    site = call.path["site"]
+    return SiteResumed(site=site, changed=await resume_site(call.project, call.caller, site))
+
+
 ENDPOINTS = (
     Endpoint("GET", "/api/v1/workers", JOBS, "The processes that work on the project, on all machines",
              lambda call: list_workers(call.project), gives=list[WorkerView]),
@@ -139,4 +185,16 @@ ENDPOINTS = (
              lambda call: totals(call.project), gives=Figures),
     Endpoint("GET", "/metrics", METRICS, "Figures for Prometheus, from the shared state",
              SharedMetrics().answer, media="text/plain"),
+    Endpoint("GET", "/api/v1/sites", JOBS, "Sites with open pages of running jobs, and why they wait",
+             list_sites, query=SitesQuery, gives=QueuePage),
+    Endpoint("GET", "/api/v1/sites/{site}", ADMIN, "Everything known about a site",
+             lambda call: site_view(call.project, call.path["site"]), gives=SiteView),
+    Endpoint("POST", "/api/v1/sites/{site}/slow", ADMIN, "Visit a site at a rate, on all workers",
+             lambda call: slow_site(call.project, call.caller, call.path["site"], call.of(SlowRequest).rate),
+             body=SlowRequest, gives=OverrideView, names="key", example={"rate": "6/m"}),
+    Endpoint("POST", "/api/v1/sites/{site}/rest", ADMIN, "Send no requests to a site for some time",
+             rest, body=RestRequest, body_optional=True, gives=OverrideView, names="key",
+             example={"duration": "2h"}),
+    Endpoint("POST", "/api/v1/sites/{site}/resume", ADMIN, "Take back what was set by hand for a site's pace",
+             resume, gives=SiteResumed),
 )  # fmt: skip
