@@ -14,7 +14,6 @@ How it fails: DiskFull. How it recovers: the part stays as it is; parts not used
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import os
 import re
@@ -35,7 +34,6 @@ MAX_AGE = timedelta(days=7)
 BUFFER = 1024 * 1024  # bytes gathered before they are written, off the event loop
 SPARE = 64 * 1024 * 1024  # of the disk, which no file may use
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class PartHead(msgspec.Struct, frozen=True, kw_only=True):

@@ -139,36 +139,13 @@ def _owner(visit: Visit) -> str | None:
 
 
 VIEWS = (
-    View(
-        path="/ui/callbacks",
-        title="Callbacks",
-        template="callbacks.html",
-        regions={"callbacks": callbacks},
-        query=CallbacksFilters,
-        scope=JOBS,
-        or_scope=SCRAPE,
-        group="Operate",
-    ),
-    View(
-        path="/ui/keys",
-        title="Keys",
-        template="keys.html",
-        regions={"listed": keys, "audit": audit},
-        query=KeysFilters,
-        scope=ADMIN,
-        group="Operate",
-    ),
-    View(
-        path="/ui/settings",
-        title="Settings",
-        template="settings.html",
-        regions={"settings": settings},
-        query=SettingsFilters,
-        scope=ADMIN,
-        group="Operate",
-        live=False,
-    ),
-)
+    View("/ui/callbacks", "Callbacks", "callbacks.html", {"callbacks": callbacks}, JOBS, query=CallbacksFilters,
+         or_scope=SCRAPE, group="Operate"),
+    View("/ui/keys", "Keys", "keys.html", {"listed": keys, "audit": audit}, ADMIN, query=KeysFilters,
+         group="Operate"),
+    View("/ui/settings", "Settings", "settings.html", {"settings": settings}, ADMIN, query=SettingsFilters,
+         group="Operate", live=False),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/callbacks/replay", handler=send_again, form=IdForm, scope=JOBS, or_scope=SCRAPE),
     Action(path="/ui/keys/add", for_admins=True, handler=make_key, form=KeyForm, scope=ADMIN),

@@ -129,17 +129,10 @@ def page_of(alert: str) -> str:
 
 
 VIEWS = (
-    View(
-        path="/ui/alerts",
-        title="Alerts",
-        template="alerts.html",
-        regions={"listed": listed, "past": past},
-        query=AlertFilters,
-        scope=METRICS,
-        group="Inspect",
-    ),
-    View(path="/ui/alerts/{alert}", title="Alert", template="alert.html", regions={"one": one}, scope=METRICS),
-)
+    View("/ui/alerts", "Alerts", "alerts.html", {"listed": listed, "past": past}, METRICS, query=AlertFilters,
+         group="Inspect"),
+    View("/ui/alerts/{alert}", "Alert", "alert.html", {"one": one}, METRICS),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/alerts/silence", handler=make_silence, form=SilenceForm, scope=ADMIN),
     Action(path="/ui/alerts/unsilence", handler=end_silence, form=IdForm, scope=ADMIN),

@@ -59,16 +59,7 @@ async def picture(visit: Visit) -> Response:
 
 
 VIEWS = (
-    View(
-        path="/ui/copies",
-        title="A page over time",
-        template="copies.html",
-        regions={"listed": listed, "tried": tried, "changed": changed},
-        query=CopyFilters,
-        scope=JOBS,
-        or_scope=SCRAPE,
-        group="Inspect",
-        live=False,
-    ),
-)
+    View("/ui/copies", "A page over time", "copies.html", {"listed": listed, "tried": tried, "changed": changed},
+         JOBS, query=CopyFilters, or_scope=SCRAPE, group="Inspect", live=False),
+)  # fmt: skip
 DOWNLOADS = (Download(path="/ui/copies/picture", handler=picture, query=CopyFilters, scope=JOBS, or_scope=SCRAPE),)

@@ -180,24 +180,9 @@ def page_of(job: str, letter: int) -> str:
 
 
 VIEWS = (
-    View(
-        path="/ui/dead",
-        title="Dead letters",
-        template="dead.html",
-        regions={"listed": listed},
-        query=LetterFilters,
-        scope=JOBS,
-        group="Work",
-    ),
-    View(
-        path="/ui/dead/{job}/{letter}",
-        title="Dead letter",
-        template="letter.html",
-        regions={"one": one},
-        scope=JOBS,
-        live=False,
-    ),
-)
+    View("/ui/dead", "Dead letters", "dead.html", {"listed": listed}, JOBS, query=LetterFilters, group="Work"),
+    View("/ui/dead/{job}/{letter}", "Dead letter", "letter.html", {"one": one}, JOBS, live=False),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/dead/replay", handler=replay, ask=ask_to_replay, form=LetterForm, scope=JOBS),
     Action(path="/ui/dead/purge", handler=purge, ask=ask_to_purge, form=LetterForm, scope=JOBS),

@@ -22,13 +22,5 @@ async def listed(visit: Visit) -> Context:
 
 
 VIEWS = (
-    View(
-        path="/ui/disk",
-        title="Disks",
-        template="disk.html",
-        regions={"listed": listed},
-        scope=METRICS,
-        group="Operate",
-        live=False,  # sizes change slowly, and are read from the disk
-    ),
-)
+    View("/ui/disk", "Disks", "disk.html", {"listed": listed}, METRICS, group="Operate", live=False),
+)  # fmt: skip

@@ -78,14 +78,8 @@ def page_of(name: str) -> str:
 
 
 VIEWS = (
-    View(
-        path="/ui/spiders/{spider}/healing",
-        title="Healing",
-        template="healing.html",
-        regions={"one": one},
-        scope=ADMIN,
-    ),
-)
+    View("/ui/spiders/{spider}/healing", "Healing", "healing.html", {"one": one}, ADMIN),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/spiders/{spider}/stability", handler=stability, scope=ADMIN, changes=False),
     Action(path="/ui/spiders/{spider}/learn", handler=learn, form=NoForm, scope=ADMIN),

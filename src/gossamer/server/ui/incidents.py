@@ -91,19 +91,10 @@ def page_of(id: str) -> str:
 
 
 VIEWS = (
-    View(
-        path="/ui/incidents",
-        title="Incidents",
-        template="incidents.html",
-        regions={"listed": listed},
-        query=IncidentFilters,
-        scope=METRICS,
-        group="Work",
-    ),
-    View(
-        path="/ui/incidents/{incident}", title="Incident", template="incident.html", regions={"one": one}, scope=METRICS
-    ),
-)
+    View("/ui/incidents", "Incidents", "incidents.html", {"listed": listed}, METRICS, query=IncidentFilters,
+         group="Work"),
+    View("/ui/incidents/{incident}", "Incident", "incident.html", {"one": one}, METRICS),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/incidents/{incident}/close", handler=close, form=CloseForm, scope=ADMIN),
     Action(path="/ui/incidents/{incident}/note", handler=note, form=NoteForm, scope=JOBS),

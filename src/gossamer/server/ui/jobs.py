@@ -233,44 +233,13 @@ async def again(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/jobs",
-        title="Jobs",
-        template="jobs.html",
-        regions={"listed": listed},
-        query=JobsFilters,
-        scope=JOBS,
-        or_scope=SCRAPE,
-        group="Work",
-    ),
-    View(
-        path="/ui/jobs/{job}",
-        title="Job",
-        template="job.html",
-        regions={"one": one, "pace": pace, "log": log, "hard": hard},
-        scope=JOBS,
-        or_scope=SCRAPE,
-        query=JobFilters,
-        slow={"pace": CHARTS_EVERY, "hard": CHARTS_EVERY},
-    ),
-    View(
-        path="/ui/jobs/{job}/pages",
-        title="Addresses of a job",
-        template="job_pages.html",
-        regions={"pages": pages},
-        query=AddressFilters,
-        scope=JOBS,
-        live=False,
-    ),
-    View(
-        path="/ui/jobs/{job}/compare/{other}",
-        title="Two runs",
-        template="compare.html",
-        regions={"compared": compared},
-        scope=JOBS,
-        live=False,
-    ),
-)
+    View("/ui/jobs", "Jobs", "jobs.html", {"listed": listed}, JOBS, query=JobsFilters, or_scope=SCRAPE, group="Work"),
+    View("/ui/jobs/{job}", "Job", "job.html", {"one": one, "pace": pace, "log": log, "hard": hard}, JOBS,
+         or_scope=SCRAPE, query=JobFilters, slow={"pace": CHARTS_EVERY, "hard": CHARTS_EVERY}),
+    View("/ui/jobs/{job}/pages", "Addresses of a job", "job_pages.html", {"pages": pages}, JOBS, query=AddressFilters,
+         live=False),
+    View("/ui/jobs/{job}/compare/{other}", "Two runs", "compare.html", {"compared": compared}, JOBS, live=False),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/jobs/{job}/pause", handler=pause, scope=JOBS),
     Action(path="/ui/jobs/{job}/resume", handler=resume, scope=JOBS),

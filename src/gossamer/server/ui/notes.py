@@ -45,16 +45,8 @@ async def remove(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/notes",
-        title="Notes",
-        template="notes.html",
-        regions={"notes": notes},
-        query=NotesFilters,
-        scope=JOBS,
-        group="Work",
-    ),
-)
+    View("/ui/notes", "Notes", "notes.html", {"notes": notes}, JOBS, query=NotesFilters, group="Work"),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/notes/add", handler=add, form=NoteForm, scope=JOBS),
     Action(path="/ui/notes/remove", handler=remove, form=NoteId, scope=JOBS),

@@ -64,18 +64,9 @@ async def learn(visit: Visit) -> Shown:
 
 
 VIEWS = (
-    View(
-        path="/ui/outline",
-        title="By example",
-        template="outline.html",
-        regions={"outline": outline},
-        query=OutlineFilters,
-        scope=JOBS,
-        or_scope=SCRAPE,
-        group="Inspect",
-        live=False,
-    ),
-)
+    View("/ui/outline", "By example", "outline.html", {"outline": outline}, JOBS, query=OutlineFilters,
+         or_scope=SCRAPE, group="Inspect", live=False),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/outline/take", handler=take, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
     Action(path="/ui/outline/learn", handler=learn, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),

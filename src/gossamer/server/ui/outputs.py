@@ -61,15 +61,8 @@ async def rewind(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path=PAGE,
-        title="Outputs",
-        template="outputs.html",
-        regions={"outputs": outputs, "orders": orders},
-        scope=JOBS,
-        group="Data",
-    ),
-)
+    View(PAGE, "Outputs", "outputs.html", {"outputs": outputs, "orders": orders}, JOBS, group="Data"),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/outputs/pause", handler=pause, form=OutputName, scope=ADMIN),
     Action(path="/ui/outputs/resume", handler=resume, form=OutputName, scope=ADMIN),

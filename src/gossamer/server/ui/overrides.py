@@ -70,16 +70,8 @@ def _page(address: str) -> str:
 
 
 VIEWS = (
-    View(
-        path=HERE,
-        title="Set by hand",
-        template="overrides.html",
-        regions={"listed": listed},
-        query=OverrideFilters,
-        scope=JOBS,
-        group="Operate",
-    ),
-)
+    View(HERE, "Set by hand", "overrides.html", {"listed": listed}, JOBS, query=OverrideFilters, group="Operate"),
+)  # fmt: skip
 ACTIONS = (
     Action(path=f"{HERE}/set", handler=set_by_hand, form=OverrideForm, scope=ADMIN),
     Action(path=f"{HERE}/remove", handler=go_back, form=BackForm, scope=ADMIN),

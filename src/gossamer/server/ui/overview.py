@@ -114,15 +114,7 @@ async def running(visit: Visit) -> Context:
 
 
 VIEWS = (
-    View(
-        path=HOME,
-        title="Overview",
-        template="overview.html",
-        regions={"now": now, "lately": lately, "running": running, "ended": ended, "charts": charts},
-        query=OverviewFilters,
-        scope=JOBS,
-        or_scope=SCRAPE,
-        group="Work",
-        slow={"charts": CHARTS_EVERY},
-    ),
-)
+    View(HOME, "Overview", "overview.html",
+         {"now": now, "lately": lately, "running": running, "ended": ended, "charts": charts}, JOBS,
+         query=OverviewFilters, or_scope=SCRAPE, group="Work", slow={"charts": CHARTS_EVERY}),
+)  # fmt: skip

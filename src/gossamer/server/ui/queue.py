@@ -117,25 +117,10 @@ async def resume(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/queue",
-        title="Queue",
-        template="queue.html",
-        regions={"listed": listed},
-        query=QueueFilters,
-        scope=JOBS,
-        group="Work",
-    ),
-    View(
-        path="/ui/queue/{site}",
-        title="Site",
-        template="site.html",
-        regions={"one": one, "figures": figures},
-        query=SiteFilters,
-        scope=ADMIN,
-        slow={"figures": CHARTS_EVERY},
-    ),
-)
+    View("/ui/queue", "Queue", "queue.html", {"listed": listed}, JOBS, query=QueueFilters, group="Work"),
+    View("/ui/queue/{site}", "Site", "site.html", {"one": one, "figures": figures}, ADMIN, query=SiteFilters,
+         slow={"figures": CHARTS_EVERY}),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/queue/{site}/slow", handler=slow, form=RateForm, scope=ADMIN),
     Action(path="/ui/queue/{site}/rest", handler=rest, form=RestForm, scope=ADMIN),

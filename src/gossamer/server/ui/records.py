@@ -274,37 +274,12 @@ def _order_of(wanted: RecordWanted, *, dry_run: bool = False) -> ForgetAsk:
 
 
 VIEWS = (
-    View(
-        path="/ui/records",
-        title="Records",
-        template="records.html",
-        regions={"listed": listed},
-        query=RecordFilters,
-        scope=RECORDS,
-        or_scope=JOBS,
-        group="Data",
-        live=False,
-    ),
-    View(
-        path="/ui/record",
-        title="Record",
-        template="record.html",
-        regions={"one": one},
-        query=RecordWanted,
-        scope=RECORDS,
-        live=False,
-    ),
-    View(
-        path="/ui/quality",
-        title="Quality",
-        template="quality.html",
-        regions={"scores": scores, "faulty": faulty},
-        query=QualityFilters,
-        scope=RECORDS,
-        group="Data",
-        live=False,
-    ),
-)
+    View("/ui/records", "Records", "records.html", {"listed": listed}, RECORDS, query=RecordFilters, or_scope=JOBS,
+         group="Data", live=False),
+    View("/ui/record", "Record", "record.html", {"one": one}, RECORDS, query=RecordWanted, live=False),
+    View("/ui/quality", "Quality", "quality.html", {"scores": scores, "faulty": faulty}, RECORDS,
+         query=QualityFilters, group="Data", live=False),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/record/erase", handler=erase, form=RecordWanted, scope=ADMIN, for_admins=True, ask=ask_to_erase),
 )

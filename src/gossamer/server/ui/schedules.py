@@ -183,17 +183,10 @@ async def remove(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/schedules",
-        title="Schedules",
-        template="schedules.html",
-        regions={"listed": listed, "day": day},
-        query=SchedulesFilters,
-        scope=JOBS,
-        group="Work",
-    ),
-    View(path="/ui/schedules/{name}", title="Schedule", template="schedule.html", regions={"one": one}, scope=JOBS),
-)
+    View("/ui/schedules", "Schedules", "schedules.html", {"listed": listed, "day": day}, JOBS, query=SchedulesFilters,
+         group="Work"),
+    View("/ui/schedules/{name}", "Schedule", "schedule.html", {"one": one}, JOBS),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/schedules/add", handler=add, form=AddForm, scope=ADMIN),
     Action(path="/ui/schedules/{name}/pause", handler=pause, scope=ADMIN),

@@ -99,27 +99,11 @@ def _is_fetched(visit: Visit) -> bool:
 
 
 VIEWS = (
-    View(
-        path="/ui/spiders",
-        title="Spiders",
-        template="spiders.html",
-        regions={"listed": listed},
-        query=RowFilters,
-        scope=JOBS,
-        group="Work",
-        live=False,
-    ),
-    View(
-        path="/ui/try",
-        title="Try a selector",
-        template="try.html",
-        regions={"form": form, "result": result},
-        query=TryFilters,
-        scope=SCRAPE,
-        group="Inspect",
-        live=_is_fetched,
-    ),
-)
+    View("/ui/spiders", "Spiders", "spiders.html", {"listed": listed}, JOBS, query=RowFilters, group="Work",
+         live=False),
+    View("/ui/try", "Try a selector", "try.html", {"form": form, "result": result}, SCRAPE, query=TryFilters,
+         group="Inspect", live=_is_fetched),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/spiders/run", handler=run, form=RunForm, scope=JOBS),
     Action(path="/ui/try/fetch", handler=fetched, form=TryFilters, scope=SCRAPE),

@@ -66,7 +66,7 @@ Context = Mapping[str, Any]
 Region = Callable[[Visit], Awaitable[Context]]
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class View(msgspec.Struct, frozen=True):
     """One page. `template` has a block for each of `regions`; `query` is the struct of its filters, every field with a
     default. A view with a `group` is listed there in the menu. Regions named in `slow`, such as charts, move little and
     weigh much: while the page is live they are rendered that many seconds apart."""
@@ -75,8 +75,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     template: str
     regions: dict[str, Region]
-    query: type[msgspec.Struct] = NoFilters
     scope: str = ANY
+    query: type[msgspec.Struct] = NoFilters
     or_scope: str = ""
     group: str = ""
     live: bool | Callable[[Visit], bool] = True

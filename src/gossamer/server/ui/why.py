@@ -145,33 +145,9 @@ def waterfall(attempts: Sequence[AttemptView], found_at: str | None) -> list[tup
 
 
 VIEWS = (
-    View(
-        path="/ui/why",
-        title="Why",
-        template="why.html",
-        regions={"story": story},
-        query=WhyFilters,
-        scope=RECORDS,
-        or_scope=JOBS,
-        group="Inspect",
-    ),
-    View(
-        path="/ui/attempts",
-        title="Attempts",
-        template="attempts.html",
-        regions={"listed": listed},
-        query=LogFilters,
-        scope=RECORDS,
-        or_scope=JOBS,
-        group="Inspect",
-    ),
-    View(
-        path="/ui/attempts/page",
-        title="Attempts for one page",
-        template="waterfall.html",
-        regions={"bars": bars},
-        query=OneFilters,
-        scope=RECORDS,
-        or_scope=JOBS,
-    ),
-)
+    View("/ui/why", "Why", "why.html", {"story": story}, RECORDS, query=WhyFilters, or_scope=JOBS, group="Inspect"),
+    View("/ui/attempts", "Attempts", "attempts.html", {"listed": listed}, RECORDS, query=LogFilters, or_scope=JOBS,
+         group="Inspect"),
+    View("/ui/attempts/page", "Attempts for one page", "waterfall.html", {"bars": bars}, RECORDS, query=OneFilters,
+         or_scope=JOBS),
+)  # fmt: skip

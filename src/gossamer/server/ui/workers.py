@@ -166,26 +166,10 @@ async def forget(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/workers",
-        title="Workers",
-        template="workers.html",
-        regions={"listed": listed},
-        query=WorkersFilters,
-        scope=JOBS,
-        group="Operate",
-    ),
-    View(
-        path="/ui/routes",
-        title="Routes and proxies",
-        template="routes.html",
-        regions={"spend": spend, "learned": learned, "pools": pools},
-        query=RoutesFilters,
-        scope=ADMIN,
-        group="Operate",
-        live=False,  # a day of figures is expensive to read, and they change once a minute
-    ),
-)
+    View("/ui/workers", "Workers", "workers.html", {"listed": listed}, JOBS, query=WorkersFilters, group="Operate"),
+    View("/ui/routes", "Routes and proxies", "routes.html", {"spend": spend, "learned": learned, "pools": pools},
+         ADMIN, query=RoutesFilters, group="Operate", live=False),
+)  # fmt: skip
 ACTIONS = (
     Action(path="/ui/workers/drain", handler=drain, ask=ask_to_drain, form=WorkerForm, scope=ADMIN),
     Action(path="/ui/workers/restart", handler=restart, form=WorkerForm, scope=ADMIN),
