@@ -33,7 +33,7 @@ from ...model.page import Snapshot
 from ...store.contract import Segment
 from ...store.durable import make_folder, new_file, sync_folder
 from ...store.page_format import PagePacker, blank_frame, unpack_page
-from .files import FolderFiles, translate
+from .files import FilesInFolder, translate
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one started
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written when this much has accumulated
@@ -45,7 +45,7 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class FolderArchive(FolderFiles):
+class FolderArchive(FilesInFolder):
     """Pages stored below `root`. Alive while entered.
 
     `writer` identifies this process; two processes of the same name never share a segment. `durable` fsyncs every

@@ -25,7 +25,7 @@ PIECE = 1024 * 1024  # bytes read at once
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-class FolderFiles:
+class FilesInFolder:
     """The part of `FolderArchive` that stores files."""
 
     def __init__(self, root: Path) -> None:

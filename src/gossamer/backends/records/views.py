@@ -33,7 +33,7 @@ from ...store.item_views import (
     shape_of,
 )
 from ...store.record_rules import mend
-from .dialect import Session, SqlDatabase
+from .dialect import SqlDatabase, SqlSession
 
 log = logging.getLogger("gossamer.records")
 
@@ -118,7 +118,7 @@ class SqlItemViews(ABC):
             log.warning(problem)
         self.problem = problem
 
-    async def _make(self, type: str, seen: Fields, session: Session) -> None:
+    async def _make(self, type: str, seen: Fields, session: SqlSession) -> None:
         """Bring the view of a type up to date, if it is not."""
         await self.take_turn(session)
         views = {type: msgspec.json.decode(text, type=ItemView) for type, text in await session.rows(_KNOWN)}
@@ -136,7 +136,7 @@ class SqlItemViews(ABC):
     names: str  # a statement: every name in the database that a view could have
 
     @abstractmethod
-    async def take_turn(self, session: Session) -> None:
+    async def take_turn(self, session: SqlSession) -> None:
         """Wait until no other process makes views, but not for long."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import Misconfigured
 from ...store.item_views import CHANGES, HISTORY, VERSION_COLUMNS, ItemView, Path, Selected, TypedColumn
 from ...store.record_rules import mend
-from ..records.dialect import Session
+from ..records.dialect import SqlSession
 from ..records.views import SqlItemViews, literal, quoted
 from .connection import Database
 from .record_sql import SqliteSql
@@ -61,7 +61,7 @@ class SqliteItemViews(SqlItemViews):
         super().__init__(sql)
         self._path = database.path
 
-    async def take_turn(self, session: Session) -> None:
+    async def take_turn(self, session: SqlSession) -> None:
         """Writers take turns."""
 
     def statements(self, known: ItemView | None, view: ItemView, names: Collection[str]) -> list[str]:

@@ -37,7 +37,7 @@ RECORDS_SHOWN = 20
 ANOTHER_JOB = "another job"  # shown instead of the id of a job that the reader may not see
 
 
-class Incident(msgspec.Struct, frozen=True):
+class UrlIncident(msgspec.Struct, frozen=True):
     """Something unusual that happened to a URL: a lapsed lease, a dead letter that was replayed or resolved."""
 
     at: str
@@ -71,7 +71,7 @@ class JobStory(msgspec.Struct, frozen=True, kw_only=True):
     lane: str  # only workers that serve this lane may lease it
     ahead_of_it: int | None  # queued tasks of the same site and lane that go first
     session: str | None  # the visitor that fetches it
-    incidents: list[Incident]
+    incidents: list[UrlIncident]
     in_words: str  # where it stands and why, in one sentence
     next_step: str | None  # the command to run next
 
@@ -237,7 +237,7 @@ def _job_story(settings: Settings, story: UrlStory, job: Job | None, site: SiteN
     """A URL in one job, from the queue's data, for a reader."""
     times = ("created_at", "changed_at", "ready_at", "lease_until", "site_next_at", "site_away_since")
     fields = view_fields(story, *times)
-    fields["incidents"] = [Incident(iso_time(at), what) for at, what in story.incidents]
+    fields["incidents"] = [UrlIncident(iso_time(at), what) for at, what in story.incidents]
     next_step = _next_step(settings, story, job, bool(site.rests))
     return JobStory(**fields, in_words=in_words(story, job, site, now), next_step=next_step)
 

@@ -26,7 +26,7 @@ from ...project.alerts.alerts import (
 from ...project.row_page import RowFilters, row_page
 from ...units import parse_duration
 from .templates import segment
-from .view import Action, Context, Done, View, Visit, missing
+from .view import Context, Done, FormAction, IdForm, View, Visit, missing
 
 SHOWN = 50  # messages
 MOST_FIRING = 200  # alerts on a page
@@ -43,10 +43,6 @@ class SilenceForm(msgspec.Struct, frozen=True, kw_only=True):
     subject: Text = "*"
     duration: Annotated[str, Meta(max_length=50)] = "1h"
     reason: Text = ""
-
-
-class IdForm(msgspec.Struct, frozen=True, kw_only=True):
-    id: Text
 
 
 class ChannelForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +130,7 @@ VIEWS = (
     View("/ui/alerts/{alert}", "Alert", "alert.html", {"one": one}, METRICS),
 )  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/alerts/silence", handler=make_silence, form=SilenceForm, scope=ADMIN),
-    Action(path="/ui/alerts/unsilence", handler=end_silence, form=IdForm, scope=ADMIN),
-    Action(path="/ui/alerts/test", handler=send_test, form=ChannelForm, scope=ADMIN),
+    FormAction(path="/ui/alerts/silence", handler=make_silence, form=SilenceForm, scope=ADMIN),
+    FormAction(path="/ui/alerts/unsilence", handler=end_silence, form=IdForm, scope=ADMIN),
+    FormAction(path="/ui/alerts/test", handler=send_test, form=ChannelForm, scope=ADMIN),
 )

@@ -12,7 +12,7 @@ from ...project.access.keys import JOBS, SCRAPE
 from ...project.pages.playground import KINDS, Kind
 from ...project.pages.versions import copy_changes, page_copies, picture_of, try_on_copies
 from .dead_letters import FRAME
-from .view import Context, Download, View, Visit, missing
+from .view import Context, FileAnswer, View, Visit, missing
 
 Id = Annotated[str, Meta(max_length=40)]
 TEXT_SHOWN = 20_000  # characters
@@ -62,4 +62,4 @@ VIEWS = (
     View("/ui/copies", "A page over time", "copies.html", {"listed": listed, "tried": tried, "changed": changed},
          JOBS, query=CopyFilters, or_scope=SCRAPE, group="Inspect", live=False),
 )  # fmt: skip
-DOWNLOADS = (Download(path="/ui/copies/picture", handler=picture, query=CopyFilters, scope=JOBS, or_scope=SCRAPE),)
+DOWNLOADS = (FileAnswer(path="/ui/copies/picture", handler=picture, query=CopyFilters, scope=JOBS, or_scope=SCRAPE),)

@@ -33,7 +33,7 @@ from ..answers import ApiError
 from .charts import Series
 from .overview import pages_series
 from .templates import segment
-from .view import CHARTS_EVERY, Action, Context, Done, Question, View, Visit, job_of, missing
+from .view import CHARTS_EVERY, Context, Done, FormAction, Question, View, Visit, job_of, missing
 
 AT_ONCE = 50
 ADDRESSES, MOST_SKIPPED = 200, 100_000  # of a state: shown at once, and reached by turning pages
@@ -241,8 +241,8 @@ VIEWS = (
     View("/ui/jobs/{job}/compare/{other}", "Two runs", "compare.html", {"compared": compared}, JOBS, live=False),
 )  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/jobs/{job}/pause", handler=pause, scope=JOBS),
-    Action(path="/ui/jobs/{job}/resume", handler=resume, scope=JOBS),
-    Action(path="/ui/jobs/{job}/cancel", handler=cancel, ask=ask_to_cancel, scope=JOBS),
-    Action(path="/ui/jobs/{job}/again", handler=again, scope=JOBS),
+    FormAction(path="/ui/jobs/{job}/pause", handler=pause, scope=JOBS),
+    FormAction(path="/ui/jobs/{job}/resume", handler=resume, scope=JOBS),
+    FormAction(path="/ui/jobs/{job}/cancel", handler=cancel, ask=ask_to_cancel, scope=JOBS),
+    FormAction(path="/ui/jobs/{job}/again", handler=again, scope=JOBS),
 )

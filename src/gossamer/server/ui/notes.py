@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from ...project.access.keys import JOBS
 from ...project.jobs.notes import NewNote, NoteId, NoteQuery, add_note, list_notes, remove_note
-from .view import Action, Context, Done, View, Visit
+from .view import Context, Done, FormAction, View, Visit
 
 Text = Annotated[str, Meta(max_length=1000)]
 
@@ -48,6 +48,6 @@ VIEWS = (
     View("/ui/notes", "Notes", "notes.html", {"notes": notes}, JOBS, query=NotesFilters, group="Work"),
 )  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/notes/add", handler=add, form=NoteForm, scope=JOBS),
-    Action(path="/ui/notes/remove", handler=remove, form=NoteId, scope=JOBS),
+    FormAction(path="/ui/notes/add", handler=add, form=NoteForm, scope=JOBS),
+    FormAction(path="/ui/notes/remove", handler=remove, form=NoteId, scope=JOBS),
 )

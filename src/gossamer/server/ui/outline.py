@@ -11,7 +11,7 @@ from msgspec import Meta
 from ...project.access.keys import JOBS, SCRAPE
 from ...project.pages.outline import page_outline, recipe_here
 from .templates import link
-from .view import Action, Context, Done, Shown, View, Visit
+from .view import Context, Done, FormAction, ShownOnce, View, Visit
 
 Address = Annotated[str, Meta(max_length=2083)]
 Lines = Annotated[str, Meta(max_length=10_000)]  # name = value
@@ -56,11 +56,11 @@ def _address(url: str, lines: list[str]) -> str:
     return link("/ui/outline", url=url, fields="\n".join(lines))
 
 
-async def learn(visit: Visit) -> Shown:
+async def learn(visit: Visit) -> ShownOnce:
     form = visit.of(OutlineForm)
     found = await recipe_here(visit.project, visit.pages, visit.caller, form.url, form.fields)
     values = {"found": found, "url": form.url, "back": _address(form.url, form.fields.splitlines())}
-    return Shown(title="A recipe by example", template="outline_recipe.html", values=values, target=form.url)
+    return ShownOnce(title="A recipe by example", template="outline_recipe.html", values=values, target=form.url)
 
 
 VIEWS = (
@@ -68,6 +68,6 @@ VIEWS = (
          or_scope=SCRAPE, group="Inspect", live=False),
 )  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/outline/take", handler=take, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
-    Action(path="/ui/outline/learn", handler=learn, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
+    FormAction(path="/ui/outline/take", handler=take, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
+    FormAction(path="/ui/outline/learn", handler=learn, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
 )

@@ -17,7 +17,7 @@ from ...project.overrides import (
     set_override,
 )
 from ...settings.overrides import LONGEST, PLAIN
-from .view import Action, Context, Done, View, Visit
+from .view import Context, Done, FormAction, View, Visit
 
 HERE = "/ui/overrides"
 Text = Annotated[str, Meta(max_length=LONGEST)]
@@ -73,6 +73,6 @@ VIEWS = (
     View(HERE, "Set by hand", "overrides.html", {"listed": listed}, JOBS, query=OverrideFilters, group="Operate"),
 )  # fmt: skip
 ACTIONS = (
-    Action(path=f"{HERE}/set", handler=set_by_hand, form=OverrideForm, scope=ADMIN),
-    Action(path=f"{HERE}/remove", handler=go_back, form=BackForm, scope=ADMIN),
+    FormAction(path=f"{HERE}/set", handler=set_by_hand, form=OverrideForm, scope=ADMIN),
+    FormAction(path=f"{HERE}/remove", handler=go_back, form=BackForm, scope=ADMIN),
 )

@@ -17,7 +17,7 @@ from ...project.records.figures import Point, history
 from ...project.sites.sites import CAUSES, queue_by_site, rest_site, resume_site, site_named, site_view, slow_site
 from .charts import Series, bars, lines
 from .templates import segment
-from .view import CHARTS_EVERY, Action, Context, Done, View, Visit
+from .view import CHARTS_EVERY, Context, Done, FormAction, View, Visit
 
 AT_ONCE = 50
 BLOCKED = "blocked"
@@ -122,7 +122,7 @@ VIEWS = (
          slow={"figures": CHARTS_EVERY}),
 )  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/queue/{site}/slow", handler=slow, form=RateForm, scope=ADMIN),
-    Action(path="/ui/queue/{site}/rest", handler=rest, form=RestForm, scope=ADMIN),
-    Action(path="/ui/queue/{site}/resume", handler=resume, scope=ADMIN),
+    FormAction(path="/ui/queue/{site}/slow", handler=slow, form=RateForm, scope=ADMIN),
+    FormAction(path="/ui/queue/{site}/rest", handler=rest, form=RestForm, scope=ADMIN),
+    FormAction(path="/ui/queue/{site}/resume", handler=resume, scope=ADMIN),
 )

@@ -31,7 +31,7 @@ from ...project.row_page import RowFilters, row_page
 from ...units import many, parse_duration, visible
 from ..record_routes import LINES, TABLE, as_lines, streamed
 from .charts import Series, spark
-from .view import Action, Context, Done, Download, Question, View, Visit, check_seen, missing
+from .view import Context, Done, FileAnswer, FormAction, Question, View, Visit, check_seen, missing
 
 AT_ONCE = 50
 FIELD = "field."  # prefix of an item's own column in `sort`
@@ -281,6 +281,8 @@ VIEWS = (
          query=QualityFilters, group="Data", live=False),
 )  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/record/erase", handler=erase, form=RecordWanted, scope=ADMIN, for_admins=True, ask=ask_to_erase),
+    FormAction(
+        path="/ui/record/erase", handler=erase, form=RecordWanted, scope=ADMIN, for_admins=True, ask=ask_to_erase
+    ),
 )
-DOWNLOADS = (Download(path="/ui/records/export", handler=export, query=ExportFilters, scope=RECORDS, or_scope=JOBS),)
+DOWNLOADS = (FileAnswer(path="/ui/records/export", handler=export, query=ExportFilters, scope=RECORDS, or_scope=JOBS),)

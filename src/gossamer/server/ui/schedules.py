@@ -30,7 +30,7 @@ from ..answers import ApiError
 from .charts import hours, lane
 from .forms import read_into
 from .templates import segment
-from .view import Action, Context, Done, Question, View, Visit
+from .view import Context, Done, FormAction, Question, View, Visit
 
 DAY = timedelta(days=1)
 LANES_SHOWN = 50
@@ -188,10 +188,10 @@ VIEWS = (
     View("/ui/schedules/{name}", "Schedule", "schedule.html", {"one": one}, JOBS),
 )  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/schedules/add", handler=add, form=AddForm, scope=ADMIN),
-    Action(path="/ui/schedules/{name}/pause", handler=pause, scope=ADMIN),
-    Action(path="/ui/schedules/{name}/resume", handler=resume, scope=ADMIN),
-    Action(path="/ui/schedules/{name}/run", handler=run, scope=ADMIN),
-    Action(path="/ui/schedules/{name}/edit", handler=edit, form=EditForm, scope=ADMIN),
-    Action(path="/ui/schedules/{name}/remove", handler=remove, ask=ask_to_remove, scope=ADMIN),
+    FormAction(path="/ui/schedules/add", handler=add, form=AddForm, scope=ADMIN),
+    FormAction(path="/ui/schedules/{name}/pause", handler=pause, scope=ADMIN),
+    FormAction(path="/ui/schedules/{name}/resume", handler=resume, scope=ADMIN),
+    FormAction(path="/ui/schedules/{name}/run", handler=run, scope=ADMIN),
+    FormAction(path="/ui/schedules/{name}/edit", handler=edit, form=EditForm, scope=ADMIN),
+    FormAction(path="/ui/schedules/{name}/remove", handler=remove, ask=ask_to_remove, scope=ADMIN),
 )

@@ -17,7 +17,7 @@ from ...project.row_page import RowFilters, row_page
 from ...project.spiders.spiders import spiders_of, written_arguments
 from ..answers import ApiError
 from .templates import link
-from .view import Action, Context, Done, View, Visit
+from .view import Context, Done, FormAction, View, Visit
 
 AT_ONCE = 20  # spiders
 HTML_SHOWN = 20_000  # characters of a page
@@ -105,6 +105,6 @@ VIEWS = (
          group="Inspect", live=_is_fetched),
 )  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/spiders/run", handler=run, form=RunForm, scope=JOBS),
-    Action(path="/ui/try/fetch", handler=fetched, form=TryFilters, scope=SCRAPE),
+    FormAction(path="/ui/spiders/run", handler=run, form=RunForm, scope=JOBS),
+    FormAction(path="/ui/try/fetch", handler=fetched, form=TryFilters, scope=SCRAPE),
 )

@@ -25,12 +25,12 @@ from . import (
     why,
     workers,
 )
-from .view import Action, Download, View
+from .view import FileAnswer, FormAction, View
 
 MODULES = (
     overview, incidents, boards, jobs, spiders, healing, queue, dead_letters, schedules, records, outputs, why, copies,
     outline, notes, alerts, workers, overrides, disk, access, search,
 )  # fmt: skip
 VIEWS: tuple[View, ...] = tuple(view for module in MODULES for view in module.VIEWS)
-ACTIONS: tuple[Action, ...] = tuple(action for module in MODULES for action in getattr(module, "ACTIONS", ()))
-DOWNLOADS: tuple[Download, ...] = tuple(file for module in MODULES for file in getattr(module, "DOWNLOADS", ()))
+ACTIONS: tuple[FormAction, ...] = tuple(action for module in MODULES for action in getattr(module, "ACTIONS", ()))
+DOWNLOADS: tuple[FileAnswer, ...] = tuple(file for module in MODULES for file in getattr(module, "DOWNLOADS", ()))

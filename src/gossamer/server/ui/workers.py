@@ -18,7 +18,7 @@ from ...project.sites.routes import reset_routes, route_report
 from ...project.workers.workers import FATES, WorkerView, drain_worker, forget_worker, leading_scheduler, list_workers
 from ...units import many
 from .charts import Series, bars
-from .view import Action, Context, Done, Question, View, Visit
+from .view import Context, Done, FormAction, Question, View, Visit
 
 DAY = 86_400.0
 SITES_SHOWN = 100
@@ -171,10 +171,10 @@ VIEWS = (
          ADMIN, query=RoutesFilters, group="Operate", live=False),
 )  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/workers/drain", handler=drain, ask=ask_to_drain, form=WorkerForm, scope=ADMIN),
-    Action(path="/ui/workers/restart", handler=restart, form=WorkerForm, scope=ADMIN),
-    Action(path="/ui/workers/forget", handler=forget_missing, form=WorkerForm, scope=ADMIN),
-    Action(path="/ui/routes/try", handler=try_pool, form=PoolForm, scope=ADMIN),
-    Action(path="/ui/routes/wake", handler=wake_pool, form=PoolForm, scope=ADMIN),
-    Action(path="/ui/routes/forget", handler=forget, ask=ask_to_forget, form=SiteForm, scope=ADMIN),
+    FormAction(path="/ui/workers/drain", handler=drain, ask=ask_to_drain, form=WorkerForm, scope=ADMIN),
+    FormAction(path="/ui/workers/restart", handler=restart, form=WorkerForm, scope=ADMIN),
+    FormAction(path="/ui/workers/forget", handler=forget_missing, form=WorkerForm, scope=ADMIN),
+    FormAction(path="/ui/routes/try", handler=try_pool, form=PoolForm, scope=ADMIN),
+    FormAction(path="/ui/routes/wake", handler=wake_pool, form=PoolForm, scope=ADMIN),
+    FormAction(path="/ui/routes/forget", handler=forget, ask=ask_to_forget, form=SiteForm, scope=ADMIN),
 )
