@@ -244,7 +244,7 @@ def run_crawl(
         log.summary()
     if crew is not None:
         if crew.helps:
-            crew.report(tally.told())
+            crew.report(tally.to_bytes())
             return report
         for told in crew.reports():
             tally.add(told)

@@ -105,8 +105,8 @@ def _settle(
     else:
         out.print(f"Now write this at the top of {visible(str(file))} (or run with --write next time):\n", markup=False)
         for name, value in wanted.items():
-            out.print(f'{name} = "{visible(shown(value))}"', markup=False, soft_wrap=True)
-        if any(shown(value) != value for value in wanted.values()):
+            out.print(f'{name} = "{visible(masked_address(value))}"', markup=False, soft_wrap=True)
+        if any(masked_address(value) != value for value in wanted.values()):
             out.print("\n*** stands for the password, which is not printed.", markup=False)
     for role in addresses:
         origin = settings.origins.get(role, "")
@@ -187,7 +187,7 @@ _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _SECRET = re.compile(r"(?i)([?&](?:password|passwd|secret|token|sslpassword)=)[^&]*")
 
 
-def shown(address: str) -> str:
+def masked_address(address: str) -> str:
     """The address with *** for its password."""
     try:
         parts = urlsplit(address)

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..clock import SystemClock
 from ..model.job import JobState
 from ..project.jobs.jobs import find_job
-from ..project.records.records import told
+from ..project.records.records import difference_view
 from ..project.reparse.archive_job import ReparseChoice
 from ..project.reparse.preview import preview_changes
 from ..project.reparse.report import Report
@@ -103,7 +103,9 @@ async def _foretold(
                 rate = report.pages / max(project.clock.monotonic() - began, 1e-9)
                 status.update(f"{many(report.pages, 'page')} parsed, {rate:,.0f} per second")
 
-        return await preview_changes(project, choice, lambda one: lines.show(told(one)), processes=processes, tell=tell)
+        return await preview_changes(
+            project, choice, lambda one: lines.show(difference_view(one)), processes=processes, tell=tell
+        )
 
 
 async def _reparsed(

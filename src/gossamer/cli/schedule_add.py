@@ -120,7 +120,7 @@ def add_verb(
     try:
         new = new_schedule(settings, name, table, force=force)
     except BadSchedule as error:
-        raise Misconfigured(error.told(in_flags)) from error
+        raise Misconfigured(error.in_words(in_flags)) from error
 
     async def add() -> ScheduleAdded:
         async with open_project(settings, to_look=True) as project:

@@ -253,7 +253,7 @@ async def differences(project: Project, before: str, after: str) -> AsyncIterato
     if one == other:
         raise Misconfigured(f"{one} is compared with itself. Name two different jobs.")
     async for difference in project.records.differences(one, other, await ends_of(project, one, other)):
-        yield told(difference)
+        yield difference_view(difference)
 
 
 DIFFERENCE_WORDS: dict[DifferenceKind, str] = {
@@ -292,7 +292,7 @@ async def ends_of(project: Project, before: str, after: str) -> tuple[float, flo
     return (math.inf if first is None else first), (math.inf if last is None else last)
 
 
-def told(difference: Difference) -> RecordDifference:
+def difference_view(difference: Difference) -> RecordDifference:
     """The difference with its data decoded and its fields compared."""
     before = decoded(difference.before) if difference.before else None
     after = decoded(difference.after) if difference.after else None

@@ -182,12 +182,12 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 async def list_schedules(project: Project, name: str | None = None, *, ticks: int = 0) -> ScheduleList:
     """All schedules, or one, with that number of coming ticks. Raises Misconfigured if it does not exist."""
     book = (await read_book(project)).only(name)
-    return _listed(book, await _last_runs(project, book.schedules), ticks)
+    return _schedule_list(book, await _last_runs(project, book.schedules), ticks)
 
 
 def unstarted_schedules(settings: Settings, now: float, name: str | None = None, *, ticks: int = 0) -> ScheduleList:
     """The schedules of a project without state: those of gossamer.toml. Raises Misconfigured."""
-    return _listed(book_of_file(settings, now).only(name), {}, ticks)
+    return _schedule_list(book_of_file(settings, now).only(name), {}, ticks)
 
 
 async def calendar(project: Project, length: timedelta, most: int) -> tuple[list[Lane], int]:
@@ -314,7 +314,7 @@ async def _last_runs(project: Project, schedules: list[ScheduleProgress]) -> dic
 # -- values ------------------------------------------------------------------------------------------------------
 
 
-def _listed(book: Book, last_runs: dict[str, JobView], ticks: int) -> ScheduleList:
+def _schedule_list(book: Book, last_runs: dict[str, JobView], ticks: int) -> ScheduleList:
     at_work = [one for one in book.schedules if not one.paused]
     return ScheduleList(
         schedules=[ScheduleView(**_fields(one, book, last_runs.get(one.schedule.name))) for one in book.schedules],

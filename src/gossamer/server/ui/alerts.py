@@ -49,7 +49,7 @@ class ChannelForm(msgspec.Struct, frozen=True, kw_only=True):
     channel: Text
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(AlertFilters)
     found = await list_alerts(visit.project, chosen.state)
     wanted = msgspec.structs.replace(chosen, after=0)
@@ -125,7 +125,7 @@ def page_of(alert: str) -> str:
 
 
 VIEWS = (
-    View("/ui/alerts", "Alerts", "alerts.html", {"listed": listed, "past": past}, METRICS, query=AlertFilters,
+    View("/ui/alerts", "Alerts", "alerts.html", {"listed": list_region, "past": past}, METRICS, query=AlertFilters,
          group="Inspect"),
     View("/ui/alerts/{alert}", "Alert", "alert.html", {"one": one}, METRICS),
 )  # fmt: skip

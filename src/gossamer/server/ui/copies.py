@@ -26,7 +26,7 @@ class CopyFilters(msgspec.Struct, frozen=True, kw_only=True):
     selector: Annotated[str, Meta(max_length=2000)] = ""
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(CopyFilters)
     found = await page_copies(visit.project, visit.pages, visit.caller, chosen.url) if chosen.url else None
     return {"found": found, "kinds": KINDS}
@@ -59,7 +59,7 @@ async def picture(visit: Visit) -> Response:
 
 
 VIEWS = (
-    View("/ui/copies", "A page over time", "copies.html", {"listed": listed, "tried": tried, "changed": changed},
+    View("/ui/copies", "A page over time", "copies.html", {"listed": list_region, "tried": tried, "changed": changed},
          JOBS, query=CopyFilters, or_scope=SCRAPE, group="Inspect", live=False),
 )  # fmt: skip
 DOWNLOADS = (FileAnswer(path="/ui/copies/picture", handler=picture, query=CopyFilters, scope=JOBS, or_scope=SCRAPE),)

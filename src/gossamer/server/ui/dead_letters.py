@@ -67,7 +67,7 @@ class LetterForm(msgspec.Struct, frozen=True, kw_only=True):
         return link("/ui/dead", job=self.job, reason=self.reason, domain=self.domain)
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(LetterFilters)
     if not await _may_see(visit, chosen.job):
         return {"page": None, "filtered": False}
@@ -180,7 +180,7 @@ def page_of(job: str, letter: int) -> str:
 
 
 VIEWS = (
-    View("/ui/dead", "Dead letters", "dead.html", {"listed": listed}, JOBS, query=LetterFilters, group="Work"),
+    View("/ui/dead", "Dead letters", "dead.html", {"listed": list_region}, JOBS, query=LetterFilters, group="Work"),
     View("/ui/dead/{job}/{letter}", "Dead letter", "letter.html", {"one": one}, JOBS, live=False),
 )  # fmt: skip
 ACTIONS = (

@@ -11,7 +11,7 @@ from .view import Context, View, Visit
 AGES = ("attempts", "pages", "jobs", "dead", "audit")
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     terms = visit.project.settings.retention
     return {
         "disks": await disks(visit.project),
@@ -22,5 +22,5 @@ async def listed(visit: Visit) -> Context:
 
 
 VIEWS = (
-    View("/ui/disk", "Disks", "disk.html", {"listed": listed}, METRICS, group="Operate", live=False),
+    View("/ui/disk", "Disks", "disk.html", {"listed": list_region}, METRICS, group="Operate", live=False),
 )  # fmt: skip

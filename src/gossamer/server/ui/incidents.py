@@ -51,7 +51,7 @@ COLUMNS: dict[str, Callable[[IncidentView], object]] = {
 }
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(IncidentFilters)
     query = IncidentQuery(state=chosen.state, kind=chosen.kind, limit=MOST)
     found = await list_incidents(visit.project, visit.caller, query)
@@ -91,7 +91,7 @@ def page_of(id: str) -> str:
 
 
 VIEWS = (
-    View("/ui/incidents", "Incidents", "incidents.html", {"listed": listed}, METRICS, query=IncidentFilters,
+    View("/ui/incidents", "Incidents", "incidents.html", {"listed": list_region}, METRICS, query=IncidentFilters,
          group="Work"),
     View("/ui/incidents/{incident}", "Incident", "incident.html", {"one": one}, METRICS),
 )  # fmt: skip

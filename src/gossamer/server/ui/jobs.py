@@ -70,7 +70,7 @@ class JobsFilters(msgspec.Struct, frozen=True, kw_only=True):
     after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(JobsFilters)
     wanted = JobWanted(text=chosen.q, state=chosen.state, spider=chosen.spider, schedule=chosen.schedule)
     table = await job_table(visit.project, visit.caller, wanted, sort=chosen.sort, limit=AT_ONCE, after=chosen.after)
@@ -233,7 +233,8 @@ async def again(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View("/ui/jobs", "Jobs", "jobs.html", {"listed": listed}, JOBS, query=JobsFilters, or_scope=SCRAPE, group="Work"),
+    View("/ui/jobs", "Jobs", "jobs.html", {"listed": list_region}, JOBS, query=JobsFilters,
+         or_scope=SCRAPE, group="Work"),
     View("/ui/jobs/{job}", "Job", "job.html", {"one": one, "pace": pace, "log": log, "hard": hard}, JOBS,
          or_scope=SCRAPE, query=JobFilters, slow={"pace": CHARTS_EVERY, "hard": CHARTS_EVERY}),
     View("/ui/jobs/{job}/pages", "Addresses of a job", "job_pages.html", {"pages": pages}, JOBS, query=AddressFilters,

@@ -40,7 +40,7 @@ class OverrideFilters(msgspec.Struct, frozen=True, kw_only=True):
     q: Text = ""
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(OverrideFilters)
     found = await list_overrides(visit.project, visit.caller, OverrideQuery())
     return {
@@ -70,7 +70,7 @@ def _page(address: str) -> str:
 
 
 VIEWS = (
-    View(HERE, "Set by hand", "overrides.html", {"listed": listed}, JOBS, query=OverrideFilters, group="Operate"),
+    View(HERE, "Set by hand", "overrides.html", {"listed": list_region}, JOBS, query=OverrideFilters, group="Operate"),
 )  # fmt: skip
 ACTIONS = (
     FormAction(path=f"{HERE}/set", handler=set_by_hand, form=OverrideForm, scope=ADMIN),

@@ -45,7 +45,7 @@ class RestForm(msgspec.Struct, frozen=True, kw_only=True):
     duration: Annotated[str, Meta(max_length=50)]
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(QueueFilters)
     column = chosen.sort.removeprefix("-")
     page = await queue_by_site(
@@ -117,7 +117,7 @@ async def resume(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View("/ui/queue", "Queue", "queue.html", {"listed": listed}, JOBS, query=QueueFilters, group="Work"),
+    View("/ui/queue", "Queue", "queue.html", {"listed": list_region}, JOBS, query=QueueFilters, group="Work"),
     View("/ui/queue/{site}", "Site", "site.html", {"one": one, "figures": figures}, ADMIN, query=SiteFilters,
          slow={"figures": CHARTS_EVERY}),
 )  # fmt: skip

@@ -72,7 +72,7 @@ class QualityFilters(RowFilters, frozen=True, kw_only=True):
     days: Literal[7, 30, 90] = 30
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(RecordFilters)
     wanted = await _filter(visit, chosen)
     down, field = "-" * chosen.sort.startswith("-"), chosen.sort.removeprefix("-")
@@ -274,7 +274,7 @@ def _order_of(wanted: RecordWanted, *, dry_run: bool = False) -> ForgetAsk:
 
 
 VIEWS = (
-    View("/ui/records", "Records", "records.html", {"listed": listed}, RECORDS, query=RecordFilters, or_scope=JOBS,
+    View("/ui/records", "Records", "records.html", {"listed": list_region}, RECORDS, query=RecordFilters, or_scope=JOBS,
          group="Data", live=False),
     View("/ui/record", "Record", "record.html", {"one": one}, RECORDS, query=RecordWanted, live=False),
     View("/ui/quality", "Quality", "quality.html", {"scores": scores, "faulty": faulty}, RECORDS,

@@ -65,7 +65,7 @@ COLUMNS: dict[str, Callable[[ScheduleView], object]] = {
 }
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(SchedulesFilters)
     found = await list_schedules(visit.project)
     wanted = [one for one in found.schedules if chosen.state in (None, one.state)]
@@ -183,8 +183,8 @@ async def remove(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View("/ui/schedules", "Schedules", "schedules.html", {"listed": listed, "day": day}, JOBS, query=SchedulesFilters,
-         group="Work"),
+    View("/ui/schedules", "Schedules", "schedules.html", {"listed": list_region, "day": day}, JOBS,
+         query=SchedulesFilters, group="Work"),
     View("/ui/schedules/{name}", "Schedule", "schedule.html", {"one": one}, JOBS),
 )  # fmt: skip
 ACTIONS = (

@@ -40,7 +40,7 @@ class TryFilters(msgspec.Struct, frozen=True, kw_only=True):
     job: Annotated[str, Meta(max_length=200)] = ""  # the job that fetches the page
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     found = await asyncio.to_thread(spiders_of, visit.project.settings)
     chosen = visit.of(RowFilters)
     page = row_page(found.spiders, chosen, text="{0.name} {0.summary} {0.file}".format, columns={}, limit=AT_ONCE)
@@ -99,7 +99,7 @@ def _is_fetched(visit: Visit) -> bool:
 
 
 VIEWS = (
-    View("/ui/spiders", "Spiders", "spiders.html", {"listed": listed}, JOBS, query=RowFilters, group="Work",
+    View("/ui/spiders", "Spiders", "spiders.html", {"listed": list_region}, JOBS, query=RowFilters, group="Work",
          live=False),
     View("/ui/try", "Try a selector", "try.html", {"form": form, "result": result}, SCRAPE, query=TryFilters,
          group="Inspect", live=_is_fetched),

@@ -58,7 +58,7 @@ WORKER_COLUMNS: dict[str, Callable[[WorkerView], object]] = {
 }
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen, workers = visit.of(WorkersFilters), await list_workers(visit.project)
     states = Counter(_state(one) for one in workers)
     wanted = [one for one in workers if chosen.state in (None, _state(one))]
@@ -166,7 +166,8 @@ async def forget(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View("/ui/workers", "Workers", "workers.html", {"listed": listed}, JOBS, query=WorkersFilters, group="Operate"),
+    View("/ui/workers", "Workers", "workers.html", {"listed": list_region}, JOBS, query=WorkersFilters,
+         group="Operate"),
     View("/ui/routes", "Routes and proxies", "routes.html", {"spend": spend, "learned": learned, "pools": pools},
          ADMIN, query=RoutesFilters, group="Operate", live=False),
 )  # fmt: skip
