@@ -89,7 +89,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *project_routes.ENDPOINTS,
     *access_routes.ENDPOINTS,
     *map(endpoint_of, boards.OPERATIONS),
-    endpoint_of(search.SEARCH),
+    *map(endpoint_of, search.OPERATIONS),
     endpoint_of(run_log.LOG),
     endpoint_of(compare.COMPARE),
     *map(endpoint_of, notes.OPERATIONS),
