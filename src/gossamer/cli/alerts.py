@@ -27,7 +27,7 @@ from ..project.alerts.alerts import (
 from ..project.open import Project, open_project
 from ..units import distance, moment, parse_duration, visible
 from .app import app, ask, ask_at, err, fail, out, run_async, settings_with
-from .layout import Column, advise, answer_program, heading, number, print_facts, print_json, print_table
+from .layout import Column, advise, answer_program, heading, number, print_facts, print_json, print_table, warn
 from .options import JsonOption
 
 T = TypeVar("T")
@@ -56,8 +56,7 @@ def list_verb(
         heading("Silences")
         _print_silences(found.silences, now)
     if not found.watched:
-        words = "Alerts are not evaluated: no scheduler is running. Start `gossamer up` or `gossamer scheduler`."
-        err.print(Text(words, style="yellow"))
+        warn("Alerts are not evaluated: no scheduler is running. Start `gossamer up` or `gossamer scheduler`.")
     elif not found.channels:
         words = "Alerts are not sent: there is no channel. Add a table [channels.NAME] to gossamer.toml."
         err.print(Text(words, style="dim"))

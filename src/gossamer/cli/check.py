@@ -20,7 +20,7 @@ from ..project.spiders.recipes import (
 )
 from ..units import many, size, visible
 from .app import app, err, out, run_async, settings_with
-from .layout import advise, heading, print_json
+from .layout import advise, heading, print_json, warn
 from .options import JsonOption
 from .recipes import show_recipe, show_recipe_check, show_records, tell_rest
 
@@ -118,4 +118,4 @@ def _show_links(links: LinksGiven) -> None:
 
 def _warn(warnings: list[str]) -> None:
     for warning in warnings:
-        err.print(Text(f"Warning: {visible(warning)}", "yellow"))
+        warn(f"Warning: {visible(warning)}")

@@ -233,6 +233,18 @@ def heading(text: str, note: str = "") -> None:
     out.print(Text.assemble((visible(text), "bold"), ("  " + visible(note) if note else "", "dim")))
 
 
+def section(text: str, note: str = "") -> None:
+    """A heading after an empty line."""
+    out.print()
+    heading(text, note)
+
+
+def warn(words: str | None) -> None:
+    """Print a warning, if there is one, beside the answer."""
+    if words:
+        err.print(Text(visible(words), style="yellow"))
+
+
 def advise(*tips: tuple[str, str], console: Console = out) -> None:
     """Print commands to try next and what they do; on a terminal only."""
     if console.is_terminal:

@@ -23,7 +23,7 @@ from ..project.upkeep.move import ROLES, MovePart, MoveReport, Watch, move
 from ..settings import FILE_NAME, Settings
 from ..units import many, size, visible
 from .app import app, err, out, run_async, settings_with, styled
-from .layout import Column, heading, number, print_table
+from .layout import Column, number, print_table, section
 
 PLAIN_EVERY = 10.0  # seconds between two lines of progress in a pipe
 
@@ -67,8 +67,7 @@ def move_verb(
 
 
 def show(part: MovePart, *, dry_run: bool) -> None:
-    out.print()
-    heading(part.role, f"{part.source} -> {part.target}")
+    section(part.role, f"{part.source} -> {part.target}")
     names = [*part.here, *(name for name in part.there if name not in part.here)]
     rows = []
     for name in names:

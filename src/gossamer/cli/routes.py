@@ -34,7 +34,7 @@ from ..project.sites.routes import (
 from ..settings import Settings
 from ..units import distance, many, moment, seconds_of, setting_text, size, span, visible
 from .app import allow_local, app, ask, ask_at, err, out, run_async, settings_with
-from .layout import Column, advise, answer_program, heading, number, print_facts, print_json, print_table
+from .layout import Column, advise, answer_program, heading, number, print_facts, print_json, print_table, section, warn
 from .options import JsonOption
 
 SITES_SHOWN = 50
@@ -271,14 +271,13 @@ def _show_pools(pools: Sequence[PoolView]) -> None:
     )  # fmt: skip
     for one in pools:
         if one.trouble is not None:
-            err.print(Text(visible(one.trouble), style="yellow"))
+            warn(one.trouble)
 
 
 def _show_proxies(pool: PoolView, now: float, limit: int) -> None:
     if not pool.proxies:
         return
-    out.print()
-    heading(pool.pool)
+    section(pool.pool)
     print_table(
         (Column("PROXY", "bold"), Column("STATE"), Column("TRIES", right=True), Column("SUCCESS", "green", right=True),
          Column("BANS", "red", right=True), Column("LATENCY", right=True, spare=True),

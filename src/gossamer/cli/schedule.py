@@ -32,7 +32,7 @@ from ..settings import FILE_NAME, Settings
 from ..units import distance, many, moment, seconds_of, visible
 from .app import app, ask, ask_at, err, out, run_async, settings_with
 from .jobs import print_jobs
-from .layout import Column, answer_program, heading, number, print_facts, print_table
+from .layout import Column, answer_program, heading, number, print_facts, print_table, section
 from .options import JsonOption
 
 T = TypeVar("T")
@@ -131,12 +131,10 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
     heading(one.name, one.state)
     print_facts(_facts(settings_with(), one, now))
     if one.last_runs:
-        out.print()
-        heading("Last runs")
+        section("Last runs")
         print_jobs(one.last_runs, now, indent=2)
     if one.next_ticks:
-        out.print()
-        heading("Next ticks")
+        section("Next ticks")
         print_table(
             (Column("LOCAL TIME"), Column("", "dim"), Column(one.zone)),
             [(moment(at), _until(at, now), in_zone(at, one.zone)) for at in one.next_ticks],

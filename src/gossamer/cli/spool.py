@@ -13,7 +13,7 @@ from ..project.open import is_crawled
 from ..project.workers.spools import SpoolFiles, SpoolView, forget_spools, list_spools, spool_files
 from ..units import distance, many, size, visible
 from .app import app, ask, ask_at, err, fail, out, run_async, settings_with
-from .layout import Column, answer_program, heading, number, print_table
+from .layout import Column, answer_program, number, print_table, section
 from .options import JsonOption, YesOption
 from .progress import Warnings
 
@@ -61,8 +61,7 @@ def _state(one: SpoolView) -> str:
 def _print_files(files: list[SpoolFiles], folder: str) -> None:
     if not files:
         return
-    out.print()
-    heading(f"Files in {folder}")
+    section(f"Files in {folder}")
     print_table(
         (Column("NAME"), Column("FILES", right=True), Column("SIZE", right=True), Column("STATE")),
         [

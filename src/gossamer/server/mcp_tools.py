@@ -45,17 +45,7 @@ from ..project.open import Project
 from ..project.pages.results import PageOutcome, PageReader
 from ..project.records.records import RecordFilter, query_of, schemas
 from ..project.sites.site_map import map_site
-from ..project.spiders.healing import (
-    HealingApply,
-    HealingOf,
-    HealingQuery,
-    HealingUndo,
-    apply_healing,
-    learn_healing,
-    list_healings,
-    show_healing,
-    undo_healing,
-)
+from ..project.spiders import healing as rules
 from ..project.workers.workers import list_workers
 from .mcp_answers import FactName, Pieces, ToolAnswer, ToolFailed, Words, identifier, time_words, words_among
 
@@ -290,10 +280,8 @@ async def job_cancel(agent: Agent, wanted: JobCancel) -> ToolAnswer:
     if is_ended(job):
         raise ToolFailed(Words("The job has ended already: there is nothing to cancel."))
     await cancel_job(agent.project, job.id)
-    return ToolAnswer(
-        facts={"job_id": identifier(job.id), "status": Words("cancelled")},
-        words=Words("What it has stored stays."),
-    )
+    words = Words("What it has stored stays.")
+    return ToolAnswer(facts={"job_id": identifier(job.id), "status": Words("cancelled")}, words=words)
 
 
 async def _job(agent: Agent, id: str, *, to_change: bool = False) -> Job:
@@ -345,15 +333,17 @@ async def healing(agent: Agent, wanted: HealingAsked) -> ToolAnswer:
     project, caller = agent.project, agent.caller
     source = Words("the evidence for rules, which quotes web pages")
     if wanted.spider is None:
-        found: list[Any] = list(await list_healings(project, caller, HealingQuery()))
+        found: list[Any] = list(await rules.list_healings(project, caller, rules.HealingQuery()))
         return ToolAnswer(text=_lines(found), source=source, words=Words("") if found else Words("No new layout."))
     if wanted.action == "undo":
-        value: Any = await undo_healing(project, caller, HealingUndo(spider=wanted.spider))
+        value: Any = await rules.undo_healing(project, caller, rules.HealingUndo(spider=wanted.spider))
     elif wanted.action == "apply":
-        value = await apply_healing(project, caller, HealingApply(spider=wanted.spider, fields=wanted.fields))
+        value = await rules.apply_healing(
+            project, caller, rules.HealingApply(spider=wanted.spider, fields=wanted.fields)
+        )
     else:
-        look = learn_healing if wanted.action == "learn" else show_healing
-        value = await look(project, caller, HealingOf(spider=wanted.spider))
+        look = rules.learn_healing if wanted.action == "learn" else rules.show_healing
+        value = await look(project, caller, rules.HealingOf(spider=wanted.spider))
     return ToolAnswer(text=_lines([value]), source=source)
 
 
