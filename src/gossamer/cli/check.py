@@ -16,7 +16,7 @@ from ..project.spiders.recipes import (
     check_on,
     demand_kind_of,
     load_for_check,
-    view_of,
+    loaded_view,
 )
 from ..units import many, size, visible
 from .app import app, err, out, run_async, settings_with
@@ -51,7 +51,7 @@ def check_verb(
                 err.print(Text(visible(line)))
         raise typer.Exit(1)
     if url is None:
-        view = view_of(found)
+        view = loaded_view(found)
         if as_json:
             print_json(view)
         elif isinstance(view, RecipeView):

@@ -21,12 +21,12 @@ from ..project.jobs.jobs import (
     JobView,
     cancel_job,
     crawl_command,
+    job_in_full,
     list_jobs,
     pause_job,
     resume_job,
     running_job,
     show_job,
-    view_of,
     window_words,
 )
 from ..project.jobs.status import (
@@ -441,7 +441,7 @@ def cancel_verb(job: JobArgument, yes: YesOption = False) -> None:
 
     async def find() -> JobView:
         async with open_crawled(settings) as project:
-            return await view_of(project, await running_job(project, job, verb="cancel"))
+            return await job_in_full(project, await running_job(project, job, verb="cancel"))
 
     view = run_async(find())
     question = f"Cancel {visible(view.id)}, with {many(view.open, 'open page')}?"

@@ -168,10 +168,10 @@ async def list_jobs(project: Project, *, schedule: str | None = None, limit: int
 
 async def show_job(project: Project, wanted: str) -> JobView:
     """The job with that id or name, with the fault of its source and the account of its items. Raises Misconfigured."""
-    return await view_of(project, await find_job(project, wanted))
+    return await job_in_full(project, await find_job(project, wanted))
 
 
-async def view_of(project: Project, job: Job) -> JobView:
+async def job_in_full(project: Project, job: Job) -> JobView:
     """As `views_of`, with the fault of the job's source, the account of its items and what its failed pages have in
     common."""
     (view,) = await views_of(project, [job])

@@ -26,7 +26,7 @@ from ...schedule.sources.kinds import MOST_URLS
 from ...schedule.triggers import describe
 from ...settings import FILE_NAME, Settings
 from ...units import setting_text
-from ..jobs.jobs import JobView, view_of, views_of
+from ..jobs.jobs import JobView, job_in_full, views_of
 from ..open import Project
 from .timetable import coming, is_counted, is_missed, natural, next_tick, state_of, ticks_of, trigger_of
 
@@ -301,7 +301,7 @@ def demand_readable(unreadable: list[UnreadableSchedule], name: str) -> None:
 async def _last_runs(project: Project, schedules: list[ScheduleProgress]) -> dict[str, JobView]:
     async def last_run(progress: ScheduleProgress) -> JobView | None:
         job = await project.state.jobs.job(progress.last_job) if progress.last_job else None
-        return None if job is None else await view_of(project, job)
+        return None if job is None else await job_in_full(project, job)
 
     found: dict[str, JobView] = {}
     for start in range(0, len(schedules), RUNS_ASKED_AT_ONCE):

@@ -19,7 +19,7 @@ from ...project.boards.runs import cost_of_run
 from ...project.dead_letters.attempts import hard_pages
 from ...project.jobs.api_jobs import is_ended
 from ...project.jobs.compare import RunPair, compare_runs
-from ...project.jobs.jobs import JobChange, cancel_job, pause_job, resume_job, view_of
+from ...project.jobs.jobs import JobChange, cancel_job, job_in_full, pause_job, resume_job
 from ...project.jobs.notes import marks
 from ...project.jobs.run_log import Level, log_of
 from ...project.jobs.status import addresses, job_status
@@ -210,7 +210,7 @@ async def cancel(visit: Visit) -> Done:
 
 async def ask_to_cancel(visit: Visit) -> Question:
     job = await _job(visit, to_change=True)
-    view = await view_of(visit.project, job)
+    view = await job_in_full(visit.project, job)
     return Question(
         words=f"Cancel {job.id}? {many(view.open, 'open page')} would be dropped. What it has stored stays.",
         button="Cancel the job",
