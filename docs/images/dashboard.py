@@ -23,7 +23,7 @@ from gossamer.client import AsyncClient
 from gossamer.demo.catalogue import Catalogue
 from gossamer.demo.shop import open_shop
 from gossamer.fetch.browser.chromium import find_executable, wants_sandbox
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.project.access.keys import SCOPES, add_key
 from gossamer.project.dead_letters.dead_letters import DeadLetterChoice, list_letters
 from gossamer.project.jobs.worker_pool import WorkerPool
@@ -97,7 +97,7 @@ async def a_project(folder: Path) -> AsyncIterator[tuple[str, str, dict[str, obj
         project = await stack.enter_async_context(open_project(found))
         pages = await stack.enter_async_context(PageReader(project))
         key = (await add_key(project, "ada", list(SCOPES))).key
-        pool = WorkerPool(await stack.enter_async_context(open_project(found)), Silence())
+        pool = WorkerPool(await stack.enter_async_context(open_project(found)), NullSink())
         working = asyncio.create_task(pool.run())
         app = make_app(project, pages)
         server = HttpServer(_config(app))

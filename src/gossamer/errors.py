@@ -43,10 +43,11 @@
         │   ├── NoRoute        a route that does not exist, or is not installed
         │   ├── Uncertain      an unsafe request (POST, say) was sent; whether it arrived is unknown
         │   ├── Walled         like Blocked, and no remaining route could help
-        │   └── ClientError    4xx other than 408, 425 and 429
+        │   └── ClientError    a status that is not tried again: 4xx other than 408, 425 and 429
         └── ParseFailed        the spider raised, or an item misses required fields
 
-`reason` is the stable word by which a failure is listed, filtered and replayed.
+`reason` is the stable word by which a failure is listed, filtered and replayed: the same one in the attempts, in the
+dead letter, on charts and in metrics. A status that says it all is the word: `http-503`.
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ class FetchFailed(Transient):
     """An attempt that failed for a transient reason. `retry_after` is the server's own wish, unclamped."""
 
     reason = "network"
+    status_says_why = False
     first_contact = False  # the host has never answered
     is_not_the_sites_fault = False  # a failure of our own side, or of one page only
     may_be_this_machines = False  # a fault that another machine may not have (crawl/second_opinion.py)
@@ -128,6 +130,8 @@ class FetchFailed(Transient):
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
+        if self.status_says_why and status is not None:
+            self.reason = f"http-{status}"
 
 
 class ConnectFailed(FetchFailed):
@@ -161,11 +165,11 @@ class ConnectTimedOut(TimedOut):
 
 
 class ServerFailed(FetchFailed):
-    reason = "server-error"
+    status_says_why = True
 
 
 class RateLimited(FetchFailed):
-    reason = "rate-limited"
+    status_says_why = True
 
 
 class RobotsUnreachable(FetchFailed):
@@ -233,7 +237,7 @@ class AllProxiesRest(RouteFailed):
 class RefusedByProxies(FetchFailed):
     """The site refused the page to every proxy that was tried."""
 
-    reason = "refused-by-proxies"
+    status_says_why = True
 
 
 class BudgetSpent(RouteFailed):
@@ -271,11 +275,14 @@ class LeaseLost(Permanent):
 
 class FetchRefused(Permanent):
     reason = "refused"
+    status_says_why = False
     may_be_this_machines = False  # as in FetchFailed
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+        if self.status_says_why and status is not None:
+            self.reason = f"http-{status}"
 
 
 class AddressRefused(FetchRefused):
@@ -348,7 +355,9 @@ class RedirectLoop(FetchRefused):
 
 
 class ClientError(FetchRefused):
-    reason = "client-error"
+    """A status that no further attempt changes."""
+
+    status_says_why = True
 
 
 class ParseFailed(Permanent):

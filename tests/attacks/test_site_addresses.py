@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.model.job import JobCounts
 from gossamer.parse.spider import Spider
 from gossamer.project.jobs.worker_pool import WorkerPool
@@ -47,7 +47,7 @@ async def crawled(folder: Path, *, allowed: list[str] | None = None, **table: An
         source = msgspec.json.encode(parse_source(table)).decode()
         terms = msgspec.structs.replace(job_terms(settings, Spider()), schedule="s", spider="things", source=source)
         job, _ = await project.state.jobs.open_job("s", terms, fresh=True)
-        await WorkerPool(project, Silence(), until_idle=True).run()
+        await WorkerPool(project, NullSink(), until_idle=True).run()
         return await project.state.jobs.counts(job.id)
 
 

@@ -114,7 +114,7 @@ async def test_what_was_set_by_hand_is_exceeded_by_no_job_and_a_slower_job_stays
 async def test_pages_that_wait_for_a_reason_that_is_gone_are_due_at_once_and_no_others(lab):
     jobs = [await with_pages(lab, name, site=site) for name, site in (("one", "a.test"), ("two", "b.test"))]
     for job in jobs:
-        reasons = ("budget", "proxies", "server-error")
+        reasons = ("budget", "proxies", "http-500")
         for reason, lease in zip(reasons, (await lab.frontier.lease(job, "w", 3)).leases, strict=True):
             await lab.frontier.release(lease, HOUR, reason)
     paused = jobs[1]

@@ -6,7 +6,6 @@ import inspect
 import sqlite3
 from datetime import timedelta
 from functools import cache
-from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -17,7 +16,7 @@ import gossamer
 from gossamer import Page, Spider
 from gossamer.backends.sqlite.connection import numbered_scripts, statements_of
 from gossamer.cli.app import app
-from gossamer.cli.verbs import HOMES
+from gossamer.cli.verbs import HOMES, load_verb
 from gossamer.model.task import DropReason, UrlState
 from gossamer.model.url import UrlRules, parse_url
 from gossamer.project.settings_view import setting_lines
@@ -86,8 +85,8 @@ def test_every_setting_has_a_meaning():
 @cache
 def verbs() -> dict[str, Any]:
     """Every verb by its full name, as the command itself knows them."""
-    for home in set(HOMES.values()):
-        import_module(f"gossamer.cli.{home}")
+    for verb in HOMES:
+        load_verb(verb)
     found: dict[str, Any] = {}
 
     def walk(command: Any, name: str) -> None:

@@ -25,7 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from gossamer import Item, Page, Spider
 from gossamer.errors import BackendUnavailable
 from gossamer.frontier.contract import DeadFilter
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.pipeline.steps import Drop
 from gossamer.project.jobs.crawl import crawl
 from gossamer.project.jobs.slots import PoolTerms
@@ -235,7 +235,7 @@ async def run_as_schedule(site: Catalogue, read: Settings) -> None:
             coverage=coverage_of(Things(site.url), source),
         )
         await project.state.jobs.open_job("hourly", terms, fresh=True)
-        await WorkerPool(project, Silence(), until_idle=True, terms=PoolTerms()).run()
+        await WorkerPool(project, NullSink(), until_idle=True, terms=PoolTerms()).run()
 
 
 def in_a_child(what: Callable[[], Any], *, may_die: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gossamer.model.events import Retried
+from gossamer.model.events import Buried, Retried
 from tests.journey.crawling import crawled, settings_for
 from tests.journey.visiting import Curious, among_good_pages
 from tests.sites.hostile import Call, head, hostile_site, huge_robots, whole
@@ -116,6 +116,7 @@ async def test_absurd_wishes_for_patience_are_clamped(tmp_path):
 
         assert {after.fate(link)[1] for link in links} == {"http-429", "http-503"}
         assert all(after.letters[link].attempts == 2 for link in links)
+        assert {heard.reason for heard in after.heard.of(Retried, Buried)} == {"http-429", "http-503"}
         delays = [retried.delay for retried in after.heard.of(Retried)]
         assert len(delays) == len(links)
         assert max(delays) <= CAP

@@ -11,8 +11,8 @@ import pytest
 from gossamer import Failure, Page, Request, Spider
 from gossamer.backends.sqlite.frontier import SqliteFrontier
 from gossamer.errors import BackendUnavailable, Misconfigured
-from gossamer.model.events import Stored
-from tests.journey.crawling import crawled, settings_for
+from gossamer.model.events import Buried, Retried, Stored
+from tests.journey.crawling import crawled, look, settings_for
 from tests.sites.hostile import HostileSite, hostile_site
 
 
@@ -149,3 +149,20 @@ async def test_a_crash_between_storing_and_settling_repeats_the_errback_and_not_
     assert left.report.counts.stats == {"starts": 1, "lost": 4}
     assert [record.url for record in left.records].count(site.url("/gone")) == 1
     assert len(site.seen("/instead")) == 1
+
+
+@pytest.mark.parametrize("status", [404, 429, 500, 503])
+async def test_a_failing_page_has_one_reason_in_its_attempts_and_in_its_dead_letter(
+    tmp_path: Path, site: HostileSite, status: int
+) -> None:
+    site.show("/failing", "<p>No</p>", status=status)
+    spider = Spider()
+    spider.start_urls = [site.url("/failing")]
+    settings = settings_for(tmp_path, fetch__allow_private=True)
+
+    after = await crawled(spider, settings)
+
+    (letter,) = after.letters.values()
+    attempts = await look(settings, lambda project: project.records.attempts(letter.fingerprint))
+    assert {one.reason for one in attempts} == {letter.reason} == {f"http-{status}"}
+    assert {event.reason for event in after.heard.of(Retried, Buried)} == {letter.reason}

@@ -19,7 +19,7 @@ import pytest
 
 from gossamer.demo.catalogue import Catalogue
 from gossamer.demo.shop import USUAL_PORT
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.model.healing import LayoutState
 from gossamer.project.open import Project, open_project
 from gossamer.project.reparse.archive_job import ReparseChoice
@@ -195,7 +195,7 @@ async def test_a_fleet_heals_in_its_stores(tmp_path, monkeypatch, valkey, postgr
         found = await find_healing(project, spider)
         version = await adopt(project, spider, chosen_fields(found), "local")
         assert sorted(one.field for one in version.fields) == ["price", "sku", "title"]
-    report = await reparse(settings, ReparseChoice(spider="shop"), Silence())
+    report = await reparse(settings, ReparseChoice(spider="shop"), NullSink())
     assert (report.failed, report.mended) == (0, 20), report
     async with open_project(settings) as project:
         values = [one async for one in healed_values(project, "shop", field="price")]

@@ -12,7 +12,7 @@ import pytest
 
 from gossamer import Item, Page, Rule, Spider
 from gossamer.errors import Misconfigured
-from gossamer.model.events import Silence, Trouble
+from gossamer.model.events import NullSink, Trouble
 from gossamer.model.page import Headers, Snapshot
 from gossamer.project.records.export import outputs_of, try_outputs
 from gossamer.project.workers.service import run_crawl
@@ -188,8 +188,8 @@ async def test_a_crawl_writes_to_several_outputs_and_a_file_for_each_type(
         spider = shop(site)
         spider.outputs = ["{spider}-{type}-{day}.jsonl.gz", "all-{type}.csv"]
         settings = settings_for(tmp_path, fetch__allow_private=True)
-        report = await run_crawl(spider, settings, events=Silence())
-        await run_crawl(shop(site), settings, events=Silence(), output=["{job}.jsonl"])
+        report = await run_crawl(spider, settings, events=NullSink())
+        await run_crawl(shop(site), settings, events=NullSink(), output=["{job}.jsonl"])
 
     names = sorted(file.name for file in tmp_path.iterdir() if file.is_file())
     assert report.ended

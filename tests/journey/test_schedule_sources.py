@@ -20,7 +20,7 @@ from gossamer.crawl.page_facts import rhythm_of
 from gossamer.crawl.seeding import Seeder
 from gossamer.frontier.admission import Admission, LinkScope
 from gossamer.frontier.contract import JobTerms
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.model.job import Job
 from gossamer.model.task import Request
 from gossamer.parse.discovery import load_spider
@@ -58,7 +58,9 @@ def seeder_of(system: Project, job: Job, terms: JobTerms) -> Seeder:
     settings = system.settings
     spider = load_spider(terms.spider, settings.root, settings.spiders)()
     sites: set[str] = set()
-    return Seeder(seed_context(system), spider, job.id, terms, scope_of(settings, job, spider, sites), sites, Silence())
+    return Seeder(
+        seed_context(system), spider, job.id, terms, scope_of(settings, job, spider, sites), sites, NullSink()
+    )
 
 
 def linked(folder: Path, shop: MovingShop, **flags: Any) -> Settings:
@@ -75,7 +77,7 @@ async def test_a_worker_that_comes_after_the_seeds_follows_the_same_links(tmp_pa
         async with opened(settings, spider="follows", source=source(file="list.txt")) as (system, job):
             await seeder_of(system, job, await system.state.jobs.terms(job.id)).run()
             assert await system.state.jobs.is_sealed(job.id)
-            await WorkerPool(system, Silence(), until_idle=True).run()  # it has never seen the list
+            await WorkerPool(system, NullSink(), until_idle=True).run()  # it has never seen the list
             assert (await system.state.jobs.counts(job.id)).done == 4
         assert pages(shop) == {f"/p/{n}": 1 for n in (1, 2, 3)}
 
@@ -87,7 +89,7 @@ async def test_a_budget_holds_when_the_source_is_read_again(tmp_path: Path) -> N
         async with opened(settings, source=listed, budget=5, limit=5) as (system, job):
             await _sown_but_not_sealed(system, job)
             assert not await system.state.jobs.is_sealed(job.id)
-            await WorkerPool(system, Silence(), until_idle=True).run()
+            await WorkerPool(system, NullSink(), until_idle=True).run()
         assert len(pages(shop)) == 5
 
 
@@ -174,7 +176,7 @@ async def test_one_worker_reads_the_source_for_all(tmp_path: Path) -> None:
         listed = source(command=[sys.executable, "-c", program])
         async with opened(settings, source=listed) as (system, job), open_project(settings) as beside:
             other = msgspec.structs.replace(beside, worker="another-host/1/1")  # this process has one name
-            pools = [WorkerPool(one, Silence(), until_idle=True) for one in (system, other)]
+            pools = [WorkerPool(one, NullSink(), until_idle=True) for one in (system, other)]
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(*(pool.run() for pool in pools))
             assert (await system.state.jobs.counts(job.id)).done == 1
@@ -231,7 +233,7 @@ async def test_who_takes_over_from_a_dead_sower_follows_the_links_of_what_is_in(
         async with opened(settings, spider="follows", source=listed) as (system, job):
             await _sown_but_not_sealed(system, job)
             # The page is fetched while the list is read for the second time.
-            working = asyncio.create_task(WorkerPool(system, Silence(), until_idle=True).run())
+            working = asyncio.create_task(WorkerPool(system, NullSink(), until_idle=True).run())
             await until(lambda: "/" in shop.hits)
             (tmp_path / "fetched").touch()
             await working
@@ -248,7 +250,7 @@ async def test_a_page_of_a_site_that_another_worker_has_found_keeps_its_links(tm
             page = Admission(LinkScope(), system.rules).judge([Request(url=shop.url)])
             await system.state.seeds.note(job.id, ["127.0.0.1"])
             await system.state.frontier.add(job.id, page.candidates)
-            pool = WorkerPool(system, Silence())
+            pool = WorkerPool(system, NullSink())
             running = asyncio.create_task(pool.run())
 
             async def four_are_done() -> bool:
@@ -317,7 +319,7 @@ async def test_sources_on_one_site_are_read_one_request_at_a_time(tmp_path: Path
                     "source": source(sitemap=f"{shop.url}sitemap.xml"),
                 }
                 await system.state.jobs.open_job(f"map-{n}", msgspec.structs.replace(terms, **wanted), fresh=True)
-            await WorkerPool(system, Silence(), until_idle=True).run()
+            await WorkerPool(system, NullSink(), until_idle=True).run()
     gaps = [later - earlier for earlier, later in pairwise(shop.times)]
     assert len(gaps) == 3
     # By the site's own clock, which may be late by as much as the difference; without taking turns all come at once.

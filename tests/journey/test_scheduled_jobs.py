@@ -12,7 +12,7 @@ import msgspec
 
 from gossamer.crawl.page_facts import rhythm_of
 from gossamer.crawl.seed_context import SOURCE_PAUSES
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.model.job import Job, JobState
 from gossamer.model.task import DropReason
 from gossamer.parse.spider import Spider
@@ -53,7 +53,7 @@ async def ran(
         usual = job_terms(settings, Spider())
         own = {"schedule": name, "spider": "things", "coverage": coverage_of(Spider(), terms.get("source", ""))}
         job, _ = await system.state.jobs.open_job(name, msgspec.structs.replace(usual, **{**own, **terms}), fresh=True)
-        await WorkerPool(system, Silence(), until_idle=True, terms=PoolTerms(source_pauses=source_pauses)).run()
+        await WorkerPool(system, NullSink(), until_idle=True, terms=PoolTerms(source_pauses=source_pauses)).run()
         ended = await system.state.jobs.job(job.id)
         assert ended is not None
         assert ended.state is JobState.FINISHED
@@ -110,7 +110,7 @@ async def test_pages_wait_for_the_window_of_their_site(tmp_path: Path) -> None:
                 ),
                 fresh=True,
             )
-            pool = WorkerPool(system, Silence())
+            pool = WorkerPool(system, NullSink())
             await _until_waiting(pool, system, job.id)
             [story] = await system.state.queue.story("127.0.0.1", system.rules.fingerprint(f"{shop.url}p/1"))
         assert pages(shop) == {}

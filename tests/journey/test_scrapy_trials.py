@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.parse.discovery import load_spider
 from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import open_project
@@ -133,7 +133,7 @@ async def test_the_feeds_of_a_scheduled_run_are_written_by_the_worker_that_ends_
     async with open_project(read) as system:
         usual = job_terms(read, spider)
         await system.state.jobs.open_job("nightly", msgspec.structs.replace(usual, **terms), fresh=True)
-        await WorkerPool(system, Silence(), until_idle=True).run()
+        await WorkerPool(system, NullSink(), until_idle=True).run()
 
     assert json.loads((folder / "wares.json").read_text()) == [{"sku": 1}, {"sku": 2}]
 

@@ -135,10 +135,10 @@ def test_where_it_is_off_nothing_of_it_is_loaded(tmp_path: Path, site: Park) -> 
         "from gossamer import settings\n"
         "from gossamer.parse.site import SiteSpider\n"
         "from gossamer.project.jobs.crawl import crawl\n"
-        "from gossamer.model.events import Silence\n"
+        "from gossamer.model.events import NullSink\n"
         "flags = {'fetch.allow_private': True, 'crawl.limit': 1}\n"
         "read = settings.load(start=Path(sys.argv[1]), environ={}, flags=flags)\n"
-        "report = asyncio.run(crawl(SiteSpider([sys.argv[2]]), read, events=Silence()))\n"
+        "report = asyncio.run(crawl(SiteSpider([sys.argv[2]]), read, events=NullSink()))\n"
         "print(report.counts.done, [name for name in sys.modules if name.startswith('opentelemetry')])\n"
     )
     done = subprocess.run(

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from gossamer.client import AsyncClient
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.project.access.keys import SCOPES, add_key
 from gossamer.project.jobs.slots import PoolTerms
 from gossamer.project.jobs.worker_pool import WorkerPool
@@ -91,7 +91,7 @@ async def _working(settings: Settings, wanted: bool) -> AsyncIterator[None]:
         yield
         return
     async with open_project(settings) as project:
-        pool = WorkerPool(project, Silence(), terms=PoolTerms(look=QUICK_LOOK))
+        pool = WorkerPool(project, NullSink(), terms=PoolTerms(look=QUICK_LOOK))
         working = asyncio.create_task(pool.run(), name="worker")
         await until(project.state.workers.workers, "a worker is registered")
         try:

@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gossamer.access.keys import JOBS
 from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.model.incident import INCIDENT, Incident, IncidentAlert, Subject, SubjectKind
@@ -18,11 +17,11 @@ from gossamer.model.outcome import JobOutcome, Outcome
 from gossamer.model.run import RUNS_SHOWN, SITE_RUNS, SPIDER_RUNS, RunLine, RunLines
 from gossamer.model.shelf import ShelfKind
 from gossamer.model.task import UrlState
-from gossamer.project.access.keys import OWNER, Caller
+from gossamer.project.access.keys import JOBS, OWNER, Caller
 from gossamer.project.boards.boards import BoardQuery, site_board, spider_board
 from gossamer.project.boards.runs import note_run
 from gossamer.project.jobs.end import end_job
-from gossamer.project.jobs.jobs import cancel_job, view_of
+from gossamer.project.jobs.jobs import cancel_job, job_in_full
 from gossamer.project.jobs.outcome import settle_again
 from gossamer.project.open import Project, open_project
 from gossamer.project.schedules.changes import add_schedule, new_schedule, pause_schedule
@@ -96,7 +95,7 @@ async def test_a_dead_link_is_no_fault_of_its_site_and_the_pace_is_that_of_the_j
     assert rows["shop.example"].outcome == spider.outcome == "done"
     job = await project.state.jobs.job(id)
     assert job is not None
-    view = await view_of(project, job)
+    view = await job_in_full(project, job)
     assert spider.pages_per_second == pytest.approx(view.pages_per_second, rel=0.1)
 
 

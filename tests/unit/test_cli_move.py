@@ -15,7 +15,7 @@ from gossamer.backends.folder.archive import FolderArchive
 from gossamer.backends.sqlite.records import SqliteRecordStream
 from gossamer.backends.sqlite.state_stream import SqliteStateStream
 from gossamer.backends.worker_names import worker_name
-from gossamer.cli.move import shown, with_keys
+from gossamer.cli.move import masked_address, with_keys
 from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import JobTerms, WorkerCard
 from gossamer.frontier.state_rows import DumpedUrl
@@ -345,7 +345,7 @@ def test_a_password_is_never_printed(project: ProjectFolder, postgres: PostgresS
     ],
 )
 def test_addresses_are_shown_without_secrets(address: str, expected: str) -> None:
-    assert shown(address) == expected
+    assert masked_address(address) == expected
 
 
 def test_keys_are_set_where_toml_wants_them() -> None:

@@ -6,13 +6,12 @@ import os
 import re
 import sqlite3
 import subprocess
-from importlib import import_module
 
 import pytest
 
 from gossamer import Money, Page, __version__
 from gossamer.cli.app import app
-from gossamer.cli.verbs import GROUPS, HOMES
+from gossamer.cli.verbs import GROUPS, HOMES, load_verb
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.discovery import list_spiders
 from gossamer.settings import load
@@ -322,8 +321,8 @@ def home_of(command) -> str:
 
 
 def test_every_verb_is_found_in_the_file_that_is_said_to_hold_it():
-    for home in set(HOMES.values()):
-        import_module(f"gossamer.cli.{home}")
+    for verb in HOMES:
+        load_verb(verb)
     homes = {str(command.name): home_of(command) for command in app.registered_commands}
     groups = {
         str(group.name): {home_of(command) for command in group.typer_instance.registered_commands}
@@ -346,8 +345,8 @@ def test_the_help_has_every_verb_in_a_group_with_ten_words_at_most(project):
 
 
 def test_a_verb_that_the_help_lists_after_a_colon_is_there():
-    for home in set(HOMES.values()):
-        import_module(f"gossamer.cli.{home}")
+    for verb in HOMES:
+        load_verb(verb)
     groups = {
         str(group.name): {str(command.name) for command in group.typer_instance.registered_commands}
         for group in app.registered_groups

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.project.open import open_project
 from gossamer.project.schedules import changes as schedule_changes
 from gossamer.settings import load
@@ -60,7 +60,7 @@ def schedule(project):
     """Let a scheduler look twice: it follows the file, and does what is due."""
 
     async def turn(system):
-        scheduler = patient_scheduler(system, Silence())
+        scheduler = patient_scheduler(system, NullSink())
         await scheduler.turn()
         await scheduler.turn()
         await scheduler.resign()
@@ -190,7 +190,7 @@ async def test_a_schedule_whose_first_run_begins_at_once_says_so(tmp_path, monke
         running = schedule_changes._running
 
         async def turn_first(project, name):
-            scheduler = patient_scheduler(project, Silence())
+            scheduler = patient_scheduler(project, NullSink())
             await scheduler.turn()
             await scheduler.turn()
             return await running(project, name)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.model.healing import HealedField, LayoutChange, LayoutState, RulesVersion
 from gossamer.model.item import content_hash, schema_of
 from gossamer.model.job import JobTerms
@@ -191,7 +191,7 @@ async def test_the_run_after_decides_whether_a_change_is_over(folder, changed, s
         applied = LayoutChange(spider="shop", job="shop-0", letters=9, at=project.clock.now() - 50, version=1,
                                state=LayoutState.APPLIED, words="applied")  # fmt: skip
         await put_layout_change(project, applied)
-        watch = LayoutWatch(project, SimpleNamespace(held=True), Silence())  # type: ignore[arg-type]
+        watch = LayoutWatch(project, SimpleNamespace(held=True), NullSink())  # type: ignore[arg-type]
         job, _ = await project.state.jobs.open_job("shop", JobTerms(spider="shop"), fresh=False)
         again = await in_use(project, spider)
         assert isinstance(again, RecipeSpider)
@@ -212,7 +212,7 @@ async def test_the_run_after_decides_whether_a_change_is_over(folder, changed, s
 async def test_values_that_drift_are_a_warning_until_they_are_as_they_were(folder):
     async with open_project(load(start=folder)) as project:
         spider = spider_of(read_recipe(TEXT.encode(), "shop.toml"))()
-        watch = LayoutWatch(project, SimpleNamespace(held=True), Silence())  # type: ignore[arg-type]
+        watch = LayoutWatch(project, SimpleNamespace(held=True), NullSink())  # type: ignore[arg-type]
 
         async def run(times: int) -> LayoutChange | None:
             job, _ = await project.state.jobs.open_job("shop", JobTerms(spider="shop"), fresh=True)

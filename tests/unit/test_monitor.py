@@ -141,7 +141,7 @@ def test_reasons_that_name_each_item_do_not_fill_the_memory_and_are_told_to_othe
     for number in range(200):
         drop = events.ItemDropped(at=clock.now(), job="j", url="u", site="s", step="twins", reason=f"like {number}")
         tally.emit(drop)
-    first.add(tally.told())
+    first.add(tally.to_bytes())
 
     assert len(tally.item_drops) == 51
     assert tally.item_drops["twins"] == 150
@@ -234,7 +234,7 @@ def test_a_site_that_rests_is_named_once_with_its_wait(seconds, wait):
     warnings = Warnings(Console(file=stream, width=200))
     retried = events.Retried(
         at=clock.now(), job="j-1", url="https://a.test/", site="a.test",
-        reason="rate-limited", attempt=1, delay=float(seconds), message="It answered 429.",
+        reason="http-429", attempt=1, delay=float(seconds), message="It answered 429.",
     )  # fmt: skip
     warnings.emit(retried)
     warnings.emit(retried)

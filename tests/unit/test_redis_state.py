@@ -22,7 +22,7 @@ from gossamer.clock import ServerClock, SystemClock
 from gossamer.errors import BackendUnavailable, BadState, FrontierFull, GossamerError, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms, WorkerCard
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.model.events import Silence
+from gossamer.model.events import NullSink
 from gossamer.model.job import number_of
 from gossamer.model.record import PageFacts
 from gossamer.model.task import UrlState
@@ -280,7 +280,7 @@ async def test_a_cancellation_that_the_driver_forgets_is_not_lost():
 async def test_a_worker_with_nothing_to_do_ends_at_once(valkey, tmp_path):
     (tmp_path / "gossamer.toml").write_text(f'project = "idle-{uuid4().hex}"\nstate = "{valkey.address()}"\n')
     async with open_project(load(start=tmp_path, environ={})) as system:
-        await asyncio.wait_for(WorkerPool(system, Silence(), until_idle=True).run(), PATIENCE)
+        await asyncio.wait_for(WorkerPool(system, NullSink(), until_idle=True).run(), PATIENCE)
 
 
 # -- running ------------------------------------------------------------------------------------------------------

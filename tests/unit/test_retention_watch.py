@@ -14,7 +14,7 @@ from gossamer.model.disk import DiskSample
 from gossamer.model.situation import DiskReading, Situation
 from gossamer.project.open import open_project
 from gossamer.project.upkeep.disk import disks, full_at, growth, kind_of
-from gossamer.project.upkeep.retention_watch import keep_retention
+from gossamer.project.upkeep.retention import keep_retention
 from tests.journey.crawling import settings_for
 from tests.services.valkey import running_valkey
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from gossamer import Spider
-from gossamer.access.keys import JOBS
 from gossamer.errors import BackendUnavailable, NotThere
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.events import Buried, Completed, EventHub, JobBegun, Retried, Trouble
@@ -18,7 +17,7 @@ from gossamer.model.job import Job
 from gossamer.model.run_log import RUN_LOG
 from gossamer.monitor.logs import hearing_spiders
 from gossamer.parse.page_context import SpiderLog
-from gossamer.project.access.keys import OWNER, Caller
+from gossamer.project.access.keys import JOBS, OWNER, Caller
 from gossamer.project.jobs.run_log import CHUNK_LINES, RING, LogQuery, RunLog, code_of, lines_of, run_log
 from gossamer.project.open import Project, open_project
 

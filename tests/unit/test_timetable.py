@@ -134,7 +134,7 @@ def test_what_is_wrong_with_a_schedule_is_told_with_keys_or_with_flags(written, 
         schedule_of("min_age is file", ScheduleTable(spider="books", **written))
 
     assert str(refused.value) == f"Schedule 'min_age is file': {toml}"
-    assert refused.value.told(in_flags) == f"Schedule 'min_age is file': {flags}"
+    assert refused.value.in_words(in_flags) == f"Schedule 'min_age is file': {flags}"
 
 
 def test_a_worker_tells_what_becomes_of_its_jobs(capsys):

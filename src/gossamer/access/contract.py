@@ -35,7 +35,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     used_at: float | None = None
     rate: float | None = None  # requests per second; None: as the settings say
     open_jobs: int | None = None  # jobs of this key that may run at once; None: as the settings say
-    role: str = ""  # viewer, operator or admin (access/keys.py); "": its scopes alone decide
+    role: str = ""  # viewer, operator or admin (project/access/keys.py); "": its scopes alone decide
 
 
 class KeyBook:

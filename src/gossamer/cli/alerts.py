@@ -27,7 +27,7 @@ from ..project.alerts.alerts import (
 from ..project.open import Project, open_project
 from ..units import distance, moment, parse_duration, visible
 from .app import app, ask, ask_at, err, fail, out, run_async, settings_with
-from .layout import Column, advise, heading, number, print_facts, print_json, print_table
+from .layout import Column, advise, answer_program, heading, number, print_facts, print_json, print_table, warn
 from .options import JsonOption
 
 T = TypeVar("T")
@@ -47,9 +47,7 @@ def list_verb(
         lambda project: list_alerts(project, state),
         empty=lambda settings: AlertList(watched=False, alerts=[], silences=[], channels=list(settings.channels)),
     )
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     if found.alerts:
         _print_alerts(found.alerts, now)
     else:
@@ -58,8 +56,7 @@ def list_verb(
         heading("Silences")
         _print_silences(found.silences, now)
     if not found.watched:
-        words = "Alerts are not evaluated: no scheduler is running. Start `gossamer up` or `gossamer scheduler`."
-        err.print(Text(words, style="yellow"))
+        warn("Alerts are not evaluated: no scheduler is running. Start `gossamer up` or `gossamer scheduler`.")
     elif not found.channels:
         words = "Alerts are not sent: there is no channel. Add a table [channels.NAME] to gossamer.toml."
         err.print(Text(words, style="dim"))
@@ -94,9 +91,7 @@ def _print_silences(silences: list[SilenceView], now: float) -> None:
 def show_verb(alert: AlertArgument, as_json: JsonOption = False) -> None:
     """Explain an alert: its meaning, what to do, its thresholds, its state, and the messages sent about it."""
     found, now = _ask_anywhere(lambda project: show_alert(project, alert))
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     heading(found.alert, found.meaning)
     terms = found.terms
     facts = {"what to do": found.advice}
@@ -140,9 +135,7 @@ def silence_verb(
     made, _ = _ask_anywhere(
         lambda project: silence(project, alert, subject=subject, lasting=duration, reason=reason, by="command line")
     )
-    if as_json:
-        print_json(made)
-        return
+    answer_program(made, as_json)
     whom = "" if made.subject == "*" else f" of {made.subject}"
     out.print(Text(visible(f"{made.alert}{whom} is silenced until {moment(made.until)}. To end it sooner:")))
     out.print(f"  gossamer alerts unsilence {made.id}")

@@ -49,7 +49,7 @@ def styled(template: str, *values: object) -> Text:
     return Text.from_markup(template.format(*(escape(str(value)) for value in values)))
 
 
-class Output(Console):
+class Printer(Console):
     """Standard output or standard error. On a terminal, lines are wrapped between words; text that is already laid out
     is printed with `soft_wrap=True`.
 
@@ -98,8 +98,8 @@ def word_breaks(text: str, width: int) -> list[int]:
     return offsets
 
 
-out = Output()
-err = Output(stderr=True)
+out = Printer()
+err = Printer(stderr=True)
 
 
 class LogLines(logging.Formatter):

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from ..project.upkeep.move import backup, restore
 from ..units import size, visible, within_calendar
-from .app import app, err, out, run_async, settings_with
-from .layout import Column, heading, number, print_table
+from .app import app, out, run_async, settings_with
+from .layout import Column, number, print_table, section, warn
 from .move import complain, progress, show
 
 
@@ -28,8 +27,7 @@ def backup_verb(
         report = run_async(backup(settings, file, pages=not no_archive, watch=watch))
     _warn(report.warnings)
     for role, counts in report.header.counts.items():
-        out.print()
-        heading(role, visible(str(file)))
+        section(role, visible(str(file)))
         say = {"bytes": size}
         rows = [(name, say.get(name, number)(count)) for name, count in counts.items()]
         print_table((Column("WHAT"), Column("COUNT", right=True)), rows, indent=2)
@@ -54,4 +52,4 @@ def restore_verb(file: Annotated[Path, typer.Argument(help="A file that `gossame
 
 def _warn(warnings: Sequence[str]) -> None:
     for warning in warnings:
-        err.print(Text(visible(warning), style="yellow"))
+        warn(warning)

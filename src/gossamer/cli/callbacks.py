@@ -23,7 +23,7 @@ from ..project.access.keys import LOCAL, list_keys
 from ..project.alerts.channels import OWNER as ALERTS_OWNER
 from ..project.open import Project
 from .app import app, ask, err, open_crawled, out, run_async, settings_with
-from .layout import Column, number, print_json, print_table
+from .layout import Column, answer_program, number, print_json, print_table
 from .options import JsonOption
 
 callbacks_app = typer.Typer(help="Callbacks of jobs: list, show, replay.", no_args_is_help=True)
@@ -40,9 +40,7 @@ def list_verb(
 ) -> None:
     """List callbacks: open ones first, then the newest."""
     found = ask(lambda project: list_callbacks(project, state=state, limit=limit), empty=lambda settings: [])
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     if not found:
         out.print("No callbacks. A job started over HTTP with a callback_url has one.")
         return
@@ -60,19 +58,14 @@ def _answer(one: CallbackView) -> str | None:
 @callbacks_app.command("show")
 def show_verb(id: IdArgument) -> None:
     """Show a callback and its payload, as JSON."""
-    found = ask(lambda project: show_callback(project, id))
-    if found is None:
-        raise Misconfigured(f"There is no callback {id}. `gossamer callbacks list` lists them.")
-    print_json(found)
+    print_json(ask(lambda project: show_callback(project, id)))
 
 
 @callbacks_app.command("replay")
 def replay_verb(id: IdArgument, as_json: JsonOption = False) -> None:
     """Resend a callback, with the same id. A running server delivers it."""
     found = ask(lambda project: replay_callback(project, id))
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     by = "the next tick of Celery" if found.url.startswith(MESSAGES) else "a running `gossamer serve` or `gossamer up`"
     out.print(Text(f"{found.id} will be sent to {found.url} by {by}."))
 
@@ -95,9 +88,7 @@ def secret_verb(
             return await (rotate_secret(project, owner) if rotate else secret_view(project, owner))
 
     found = run_async(find())
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     out.print(found.secret, markup=False)
     if found.before is not None:
         err.print(Text(f"The previous secret stays valid until {found.before_until}.", style="dim"))

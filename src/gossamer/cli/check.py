@@ -16,11 +16,11 @@ from ..project.spiders.recipes import (
     check_on,
     demand_kind_of,
     load_for_check,
-    view_of,
+    loaded_view,
 )
 from ..units import many, size, visible
 from .app import app, err, out, run_async, settings_with
-from .layout import advise, heading, print_json
+from .layout import advise, heading, print_json, warn
 from .options import JsonOption
 from .recipes import show_recipe, show_recipe_check, show_records, tell_rest
 
@@ -51,7 +51,7 @@ def check_verb(
                 err.print(Text(visible(line)))
         raise typer.Exit(1)
     if url is None:
-        view = view_of(found)
+        view = loaded_view(found)
         if as_json:
             print_json(view)
         elif isinstance(view, RecipeView):
@@ -118,4 +118,4 @@ def _show_links(links: LinksGiven) -> None:
 
 def _warn(warnings: list[str]) -> None:
     for warning in warnings:
-        err.print(Text(f"Warning: {visible(warning)}", "yellow"))
+        warn(f"Warning: {visible(warning)}")

@@ -35,7 +35,7 @@ from ..project.workers.workers import lacks_scheduler
 from ..settings import FILE_NAME, Settings
 from ..units import discreet, many, visible
 from .app import allow_local, app, err, fail, run_async, settings_with, styled
-from .layout import in_words, item_facts, print_groups, print_tips
+from .layout import in_words, item_facts, print_groups, print_tips, warn
 from .options import (
     ArgumentOption,
     JsonLogsOption,
@@ -210,7 +210,7 @@ def run_crawl(
 
     async def watch(running: RunningCrawl) -> None:
         for warning in running.project.warnings:
-            err.print(Text(f"Warning: {warning}", style="yellow"))
+            warn(f"Warning: {warning}")
         verb = "Going on with" if running.resumed else "Crawling"
         words = "{} [bold]{}[/] [dim](job {}; Ctrl-C stops, the same command resumes)[/]"
         err.print(styled(words, verb, running.job.name, running.job.id))
@@ -244,7 +244,7 @@ def run_crawl(
         log.summary()
     if crew is not None:
         if crew.helps:
-            crew.report(tally.told())
+            crew.report(tally.to_bytes())
             return report
         for told in crew.reports():
             tally.add(told)

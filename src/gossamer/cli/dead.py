@@ -40,6 +40,8 @@ from .layout import (
     print_json,
     print_message,
     print_table,
+    section,
+    warn,
     write_bytes,
 )
 from .options import JsonOption, YesOption
@@ -172,8 +174,7 @@ def _print_letter(letter: DeadLetterDetail, now: float) -> None:
     )
     print_message(letter.message)
     if letter.attempts_log:
-        out.print()
-        heading("Attempts")
+        section("Attempts")
         print_attempts(letter.attempts_log, told={message})
     tips = [_try_again(letter, f"gossamer dead replay {shlex.quote(letter.url)}", "try it again")]
     if letter.archive_ref is not None:
@@ -243,9 +244,9 @@ def _print_parsed(done: Replayed) -> None:
         print_failures([(page.url, page.message) for page in done.failures])
     if done.lost:
         copies = many(done.lost, "raw page is", "raw pages are")
-        err.print(Text(f"{copies} no longer in the archive. Use --fetch to fetch from the site.", style="yellow"))
+        warn(f"{copies} no longer in the archive. Use --fetch to fetch from the site.")
     for why, count in done.left_out.items():
-        err.print(Text(f"{many(count, 'dead letter')} left out: {visible(why)}", style="yellow"))
+        warn(f"{many(count, 'dead letter')} left out: {visible(why)}")
     for name in done.unread:
         err.print(
             Text(

@@ -8,7 +8,7 @@ from ..clock import SystemClock
 from ..project.upkeep.disk import DiskView, disks
 from ..units import distance, size
 from .app import app, ask, out
-from .layout import Column, print_json, print_table
+from .layout import Column, answer_program, print_table
 from .options import JsonOption
 
 
@@ -16,9 +16,7 @@ from .options import JsonOption
 def disk_verb(as_json: JsonOption = False) -> None:
     """Show what each store takes, how fast it grows, and when its disk is full."""
     found: list[DiskView] = ask(disks, empty=lambda settings: [])
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     if not found:
         out.print("Nothing is stored yet.")
         return

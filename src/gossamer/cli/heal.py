@@ -23,7 +23,7 @@ from ..project.spiders.rules import held_rules, restore_file, rules_of, write_ru
 from ..settings import Settings
 from ..units import many, visible, visible_lines
 from .app import app, open_crawled, out, run_async, settings_with
-from .layout import advise, heading, print_drift, print_json, write_bytes
+from .layout import advise, answer_program, heading, print_drift, print_json, write_bytes
 from .options import JsonOption
 
 VALUES_SHOWN = 50
@@ -75,9 +75,7 @@ def _propose(settings: Settings, spider: Spider, *, as_json: bool) -> None:
             return await find_python_healing(project, spider)
 
     healing = run_async(find())
-    if as_json:
-        print_json(healing)
-        return
+    answer_program(healing, as_json)
     out.print(Text(visible(healing.words())))
     for one in healing.fields:
         out.print(Text.assemble("  ", (one.decision.value, _STYLES[one.decision]), " ", (one.field, "bold"),

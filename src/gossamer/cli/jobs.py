@@ -21,12 +21,12 @@ from ..project.jobs.jobs import (
     JobView,
     cancel_job,
     crawl_command,
+    job_in_full,
     list_jobs,
     pause_job,
     resume_job,
     running_job,
     show_job,
-    view_of,
     window_words,
 )
 from ..project.jobs.status import (
@@ -54,6 +54,8 @@ from .layout import (
     print_json,
     print_table,
     record_facts,
+    section,
+    warn,
 )
 from .options import JsonOption, YesOption
 
@@ -106,7 +108,7 @@ def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None
     if status.alerts:
         names = Counter(one.alert for one in status.alerts)
         shown = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in names.items())
-        _warn(f"{many(len(status.alerts), 'alert fires', 'alerts fire')}: {shown}. See `gossamer incident list`.")
+        warn(f"{many(len(status.alerts), 'alert fires', 'alerts fire')}: {shown}. See `gossamer incident list`.")
     if status.records:
         out.print(
             f"No job has run in {settings.root} yet. It holds {many(status.records, 'record')} from another source: "
@@ -129,12 +131,12 @@ def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None
     )  # fmt: skip
     for job in status.jobs:
         if job.storing:
-            _warn(f"{many(job.storing, 'result')} of {job.id} wait on the disks of workers: gossamer spool")
+            warn(f"{many(job.storing, 'result')} of {job.id} wait on the disks of workers: gossamer spool")
     for session in status.failing:
-        _warn(f"{session.name} cannot log in: {session.error} See `gossamer sessions`.")
+        warn(f"{session.name} cannot log in: {session.error} See `gossamer sessions`.")
     for one in status.outputs:
-        _warn(f"Output {one.in_words} See `gossamer output show {one.name}`.")
-    _warn(status.trouble)
+        warn(f"Output {one.in_words} See `gossamer output show {one.name}`.")
+    warn(status.trouble)
     _print_older(status.total - len(status.jobs))
 
 
@@ -191,20 +193,13 @@ def _print_detail(job: JobDetail, table: str, now: float) -> None:
     )
     _print_sites(job.sites)
     if job.dead_reasons:
-        out.print()
-        heading("Dead letters")
+        section("Dead letters")
         print_table((Column("REASON", "red"), Column("URLS", right=True)), list(job.dead_reasons.items()), indent=2)
     print_groups(job.failures)
-    out.print()
-    heading("Data")
+    section("Data")
     print_facts(list(job.data.items()))
-    _warn(job.trouble)
+    warn(job.trouble)
     _advise_detail(job, table)
-
-
-def _warn(words: str | None) -> None:
-    if words:
-        err.print(Text(visible(words), style="yellow"))
 
 
 def _records(job: JobStatus) -> str:
@@ -249,8 +244,7 @@ def _sum(job: JobStatus) -> Text:
 def _print_sites(sites: list[SiteStatus]) -> None:
     if not sites:
         return
-    out.print()
-    heading("Sites with open work", f"the first {SITES_SHOWN}" if len(sites) == SITES_SHOWN else "")
+    section("Sites with open work", f"the first {SITES_SHOWN}" if len(sites) == SITES_SHOWN else "")
     print_table(
         (Column("SITE"), Column("QUEUED", right=True), Column("WAITING", right=True), Column("IN PROGRESS", right=True),
          Column("NEXT REQUEST")),
@@ -447,7 +441,7 @@ def cancel_verb(job: JobArgument, yes: YesOption = False) -> None:
 
     async def find() -> JobView:
         async with open_crawled(settings) as project:
-            return await view_of(project, await running_job(project, job, verb="cancel"))
+            return await job_in_full(project, await running_job(project, job, verb="cancel"))
 
     view = run_async(find())
     question = f"Cancel {visible(view.id)}, with {many(view.open, 'open page')}?"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
@@ -243,6 +244,18 @@ def heading(text: str, note: str = "") -> None:
     out.print(Text.assemble((visible(text), "bold"), ("  " + visible(note) if note else "", "dim")))
 
 
+def section(text: str, note: str = "") -> None:
+    """A heading after an empty line."""
+    out.print()
+    heading(text, note)
+
+
+def warn(words: str | None) -> None:
+    """Print a warning, if there is one, beside the answer."""
+    if words:
+        err.print(Text(visible(words), style="yellow"))
+
+
 def advise(*tips: tuple[str, str], console: Console = out) -> None:
     """Print commands to try next and what they do; on a terminal only."""
     if console.is_terminal:
@@ -275,6 +288,13 @@ def print_json(value: Any) -> None:  # Any: whatever can be JSON
     """Print a value as indented JSON to standard output, in UTF-8 whatever the locale."""
     text = json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=False, indent=2)
     write_bytes(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def answer_program(value: Any, as_json: bool) -> None:  # Any: whatever can be JSON
+    """With `--json`, print the value and end the command: what follows is for people."""
+    if as_json:
+        print_json(value)
+        raise typer.Exit
 
 
 def write_bytes(content: bytes) -> None:

@@ -23,7 +23,7 @@ from ..project.upkeep.move import ROLES, MovePart, MoveReport, Watch, move
 from ..settings import FILE_NAME, Settings
 from ..units import many, size, visible
 from .app import app, err, out, run_async, settings_with, styled
-from .layout import Column, heading, number, print_table
+from .layout import Column, number, print_table, section
 
 PLAIN_EVERY = 10.0  # seconds between two lines of progress in a pipe
 
@@ -67,8 +67,7 @@ def move_verb(
 
 
 def show(part: MovePart, *, dry_run: bool) -> None:
-    out.print()
-    heading(part.role, f"{part.source} -> {part.target}")
+    section(part.role, f"{part.source} -> {part.target}")
     names = [*part.here, *(name for name in part.there if name not in part.here)]
     rows = []
     for name in names:
@@ -105,8 +104,8 @@ def _settle(
     else:
         out.print(f"Now write this at the top of {visible(str(file))} (or run with --write next time):\n", markup=False)
         for name, value in wanted.items():
-            out.print(f'{name} = "{visible(shown(value))}"', markup=False, soft_wrap=True)
-        if any(shown(value) != value for value in wanted.values()):
+            out.print(f'{name} = "{visible(masked_address(value))}"', markup=False, soft_wrap=True)
+        if any(masked_address(value) != value for value in wanted.values()):
             out.print("\n*** stands for the password, which is not printed.", markup=False)
     for role in addresses:
         origin = settings.origins.get(role, "")
@@ -187,7 +186,7 @@ _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _SECRET = re.compile(r"(?i)([?&](?:password|passwd|secret|token|sslpassword)=)[^&]*")
 
 
-def shown(address: str) -> str:
+def masked_address(address: str) -> str:
     """The address with *** for its password."""
     try:
         parts = urlsplit(address)

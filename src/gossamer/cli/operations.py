@@ -24,7 +24,10 @@ from .options import JsonOption
 def add_operations(
     name: str, help: str, operations: Iterable[Operation[Any, Any]]
 ) -> typer.Typer:  # Any: their types differ
-    """A verb with one command for each operation."""
+    """A verb with one command for each operation; without `help`, a verb that is a command itself."""
+    if not help:
+        add_commands(app, operations)
+        return app
     group = typer.Typer(help=help, no_args_is_help=True)
     app.add_typer(group, name=name)
     add_commands(group, operations)

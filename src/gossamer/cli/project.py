@@ -17,7 +17,7 @@ from ..project.spiders.spiders import spiders_of
 from ..settings import FILE_NAME, Settings, load
 from ..units import visible
 from .app import app, out, settings_with
-from .layout import Column, advise, print_json, print_table
+from .layout import Column, advise, answer_program, print_json, print_table
 from .options import JsonOption
 
 SEPARATOR = "\x1f"  # between the words of an example
@@ -172,9 +172,7 @@ def settings_verb(
     """Print every setting, its value and where that value comes from."""
     settings = settings_with()
     lines = setting_lines(settings, key)
-    if as_json:
-        print_json(settings_view(lines))
-        return
+    answer_program(settings_view(lines), as_json)
     if key is not None and len(lines) == 1 and lines[0].key == key and not out.is_terminal:
         typer.echo(lines[0].text)  # for $(gossamer settings crawl.depth)
         return

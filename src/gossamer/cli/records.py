@@ -36,7 +36,7 @@ from ..project.spiders.drift import spider_drift
 from ..settings import Settings
 from ..units import many, moment, visible
 from .app import app, ask, err, open_crawled, out, run_async, settings_with
-from .layout import Column, advise, heading, print_drift, print_json, print_table
+from .layout import Column, advise, answer_program, heading, print_drift, print_json, print_table
 from .options import JsonOption
 
 RECORDS_SHOWN = 10
@@ -229,9 +229,7 @@ def quality_verb(
         return
 
     scores = ask(lambda project: quality(project, spider, days=days))
-    if as_json:
-        print_json(scores)
-        return
+    answer_program(scores, as_json)
     if not scores:
         whose = f" for {visible(spider)}" if spider else ""
         err.print(f"Nothing was checked{whose} in the last {days} days.")
@@ -272,9 +270,7 @@ def _list_faulty(settings: Settings, spider: str | None, days: int, as_json: boo
         return found
 
     found = run_async(find())
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     if not found:
         out.print(f"No stored record of the last {days} days breaks a rule.")
         return
@@ -300,9 +296,7 @@ def schemas_verb(
 ) -> None:
     """List the schemas of items over time: their fields and types."""
     found = ask(lambda project: schemas(project, type))
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     if not found:
         out.print("No typed items were stored." if type is None else f"No item of type {visible(type)} was stored.")
         return

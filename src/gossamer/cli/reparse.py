@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 from rich.status import Status
-from rich.text import Text
 
 from ..clock import SystemClock
 from ..model.job import JobState
 from ..project.jobs.jobs import find_job
-from ..project.records.records import told
+from ..project.records.records import difference_view
 from ..project.reparse.archive_job import ReparseChoice
 from ..project.reparse.preview import preview_changes
 from ..project.reparse.report import Report
@@ -20,7 +19,7 @@ from ..project.workers.spools import results_waiting
 from ..settings import Settings
 from ..units import many, visible
 from .app import app, err, open_crawled, out, run_async, settings_with, typed_moment
-from .layout import advise, print_facts, print_failures
+from .layout import advise, print_facts, print_failures, warn
 from .progress import ProgressLine, Warnings
 from .records import DIFFERENCES_SHOWN, DifferenceLines
 
@@ -103,7 +102,9 @@ async def _foretold(
                 rate = report.pages / max(project.clock.monotonic() - began, 1e-9)
                 status.update(f"{many(report.pages, 'page')} parsed, {rate:,.0f} per second")
 
-        return await preview_changes(project, choice, lambda one: lines.show(told(one)), processes=processes, tell=tell)
+        return await preview_changes(
+            project, choice, lambda one: lines.show(difference_view(one)), processes=processes, tell=tell
+        )
 
 
 async def _reparsed(
@@ -134,7 +135,7 @@ def _tell_left_out(report: Report, *, spider_named: bool) -> None:
     for name, count in report.unknown.items():
         advice = f" Name its file with --spider FILE; if it was renamed, with --spider FILE --as {visible(name)}."
         missing = visible(report.why[name]) if name else "their spider is unknown."
-        err.print(Text(f"{many(count, 'page')} left out: {missing}{advice if name else ''}", style="yellow"))
+        warn(f"{many(count, 'page')} left out: {missing}{advice if name else ''}")
     if not report.pages and not report.jobs and not report.unknown:
         renamed = " If the spider was renamed, find its old pages with --as OLD-NAME." if spider_named else ""
         err.print(f"No archived page matches. `gossamer status` shows what was crawled.{renamed}")

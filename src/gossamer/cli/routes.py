@@ -34,7 +34,7 @@ from ..project.sites.routes import (
 from ..settings import Settings
 from ..units import distance, many, moment, seconds_of, setting_text, size, span, visible
 from .app import allow_local, app, ask, ask_at, err, out, run_async, settings_with
-from .layout import Column, advise, heading, number, print_facts, print_json, print_table
+from .layout import Column, advise, answer_program, heading, number, print_facts, print_json, print_table, section, warn
 from .options import JsonOption
 
 SITES_SHOWN = 50
@@ -75,9 +75,7 @@ def show_routes_verb(
         lambda project: route_report(project, wanted, limit=limit),
         empty=lambda settings: untouched_routes(settings, wanted, now=SystemClock().now()),
     )
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     if wanted is not None:
         _show_site(settings_with(), wanted, found, now)
     else:
@@ -214,9 +212,7 @@ def show_proxies_verb(
     pools, now = ask_at(
         lambda project: proxy_pools(project, pool), empty=lambda settings: untouched_pools(settings, pool)
     )
-    if as_json:
-        print_json(pools)
-        return
+    answer_program(pools, as_json)
     if not pools:
         out.print("There are no proxy pools. Add a table [proxies.NAME] to gossamer.toml.", markup=False)
         return
@@ -275,14 +271,13 @@ def _show_pools(pools: Sequence[PoolView]) -> None:
     )  # fmt: skip
     for one in pools:
         if one.trouble is not None:
-            err.print(Text(visible(one.trouble), style="yellow"))
+            warn(one.trouble)
 
 
 def _show_proxies(pool: PoolView, now: float, limit: int) -> None:
     if not pool.proxies:
         return
-    out.print()
-    heading(pool.pool)
+    section(pool.pool)
     print_table(
         (Column("PROXY", "bold"), Column("STATE"), Column("TRIES", right=True), Column("SUCCESS", "green", right=True),
          Column("BANS", "red", right=True), Column("LATENCY", right=True, spare=True),

@@ -32,7 +32,7 @@ from ..settings import FILE_NAME, Settings
 from ..units import distance, many, moment, seconds_of, visible
 from .app import app, ask, ask_at, err, out, run_async, settings_with
 from .jobs import print_jobs
-from .layout import Column, heading, number, print_facts, print_json, print_table
+from .layout import Column, answer_program, heading, number, print_facts, print_table, section
 from .options import JsonOption
 
 T = TypeVar("T")
@@ -52,9 +52,7 @@ NameArgument = Annotated[str, typer.Argument(help="The name of a schedule.")]
 def list_verb(as_json: JsonOption = False) -> None:
     """List the schedules: what they scrape, when, and their state."""
     found = _list()
-    if as_json:
-        print_json(found.entries)
-        return
+    answer_program(found.entries, as_json)
     if not found.entries:
         words = f"No schedules. Add one with `gossamer schedule add`, or with a table [schedules.NAME] in {FILE_NAME}."
         out.print(words, markup=False)
@@ -129,18 +127,14 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
         lambda project: show_schedule(project, name),
         empty=lambda settings: unstarted_schedule(settings, SystemClock().now(), name),
     )
-    if as_json:
-        print_json(one)
-        return
+    answer_program(one, as_json)
     heading(one.name, one.state)
     print_facts(_facts(settings_with(), one, now))
     if one.last_runs:
-        out.print()
-        heading("Last runs")
+        section("Last runs")
         print_jobs(one.last_runs, now, indent=2)
     if one.next_ticks:
-        out.print()
-        heading("Next ticks")
+        section("Next ticks")
         print_table(
             (Column("LOCAL TIME"), Column("", "dim"), Column(one.zone)),
             [(moment(at), _until(at, now), in_zone(at, one.zone)) for at in one.next_ticks],
@@ -203,9 +197,7 @@ def next_verb(
 ) -> None:
     """Show the next ticks of all schedules, in order."""
     found = _list(name, ticks=count)
-    if as_json:
-        print_json(found.ticks)
-        return
+    answer_program(found.ticks, as_json)
     now, zones = seconds_of(found.now), {one.name: one.zone for one in found.schedules}
     paused = [one.name for one in found.schedules if one.paused]
     if found.ticks:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar
 
 import typer
-from rich.text import Text
 
 from ..errors import Misconfigured
 from ..model.schedule import Overlap
@@ -15,8 +14,8 @@ from ..project.open import open_project
 from ..project.schedules.changes import BadSchedule, Key, ScheduleAdded, add_schedule, new_schedule
 from ..settings import ScheduleTable
 from ..units import parse_duration, parse_rate, parse_size, visible
-from .app import err, out, run_async, settings_with
-from .layout import advise
+from .app import out, run_async, settings_with
+from .layout import advise, warn
 from .options import ArgumentOption, MaxChangeOption, MaxDeadShareOption, MinPagesOption, MinRecordsOption
 from .schedule import schedule_app
 
@@ -120,7 +119,7 @@ def add_verb(
     try:
         new = new_schedule(settings, name, table, force=force)
     except BadSchedule as error:
-        raise Misconfigured(error.told(in_flags)) from error
+        raise Misconfigured(error.in_words(in_flags)) from error
 
     async def add() -> ScheduleAdded:
         async with open_project(settings, to_look=True) as project:
@@ -131,7 +130,7 @@ def add_verb(
     for job in done.going:
         out.print(f"{visible(job)} continues under its old terms.", markup=False)
     for warning in done.warnings:
-        err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
+        warn(f"Warning: {visible(warning)}")
     advise(
         ("gossamer up", "a scheduler and a worker on this machine"),
         (f"gossamer schedule show {shlex.quote(name)}", "where it stands"),

@@ -16,7 +16,7 @@ from ..project.access.keys import NewKey, add_key, audit_lines, list_keys, revok
 from ..project.open import open_project
 from ..units import many, parse_duration, parse_rate, visible
 from .app import app, ask, err, out, run_async, settings_with
-from .layout import Column, print_json, print_table
+from .layout import Column, answer_program, print_table
 from .options import JsonLogsOption, JsonOption, QuietOption
 from .worker import Voice
 
@@ -98,9 +98,7 @@ def add_verb(
             )
 
     key = run_async(make())
-    if as_json:
-        print_json(key)
-        return
+    answer_program(key, as_json)
     out.print(key.key, markup=False)
     err.print(
         Text(
@@ -135,9 +133,7 @@ def _per_second(text: str | None) -> float | None:
 def list_verb(as_json: JsonOption = False) -> None:
     """List the keys, without their secrets."""
     found = ask(list_keys, empty=lambda settings: [])
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     if not found:
         out.print("No keys. Create one with `gossamer keys add NAME`.")
         return
@@ -161,9 +157,7 @@ def revoke_verb(
 ) -> None:
     """Revoke a key, effective at once."""
     done = ask(lambda project: revoke_key(project, key))
-    if as_json:
-        print_json(done)
-        return
+    answer_program(done, as_json)
     out.print(f"Key {done.id} ({visible(done.name)}) is revoked.", markup=False)
 
 
@@ -178,9 +172,7 @@ def audit_verb(
 ) -> None:
     """List who changed what over HTTP, newest first."""
     found = ask(lambda project: audit_lines(project, key=key, limit=limit), empty=lambda settings: [])
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     if not found:
         out.print("Nothing was changed over HTTP.")
         return

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..project.sites.sessions import SessionView, clear_sessions, list_sessions, session_detail
 from ..units import distance, many, visible
 from .app import allow_local, app, ask, ask_at, err, fail, out, run_async, settings_with
-from .layout import Column, heading, number, print_json, print_table
+from .layout import Column, answer_program, heading, number, print_json, print_table
 from .options import JsonOption, YesOption
 from .progress import Warnings
 
@@ -36,9 +36,7 @@ def list_verb(
 ) -> None:
     """List the sessions: logged in or not, the number of logins, and failing logins."""
     sessions, now = ask_at(lambda project: list_sessions(project, spider), empty=lambda settings: [])
-    if as_json:
-        print_json(sessions)
-        return
+    answer_program(sessions, as_json)
     if not sessions:
         out.print('There is no session. A spider with `session = "member"` has one.', markup=False)
         return
@@ -67,9 +65,7 @@ def show_verb(
 ) -> None:
     """Show one session: its login, the names of its cookies and headers. Values are never shown."""
     found = ask(lambda project: session_detail(project, wanted))
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     heading(f"{visible(found.name)}: {_state(found)}")
     facts = [
         ("logged in at", found.logged_in_at), ("logins", number(found.logins)), ("used at", found.used_at),

@@ -22,7 +22,7 @@ from ..project.sites.sites import (
 )
 from ..units import distance, many, span, visible
 from .app import app, ask, ask_at, err, out
-from .layout import Column, heading, number, print_facts, print_json, print_table
+from .layout import Column, answer_program, heading, number, print_facts, print_json, print_table
 from .options import JsonOption
 
 
@@ -66,9 +66,7 @@ def list_verb(
             sites=[], total=0, open=0, queued=0, waiting=0, leased=0, by_cause={}, next=None
         ),
     )
-    if as_json:
-        print_json(page)
-        return
+    answer_program(page, as_json)
     if not page.sites:
         out.print("No site has open pages of a running job.")
         return
@@ -89,9 +87,7 @@ def list_verb(
 def show_verb(domain: DomainArgument, as_json: JsonOption = False) -> None:
     """Show everything about a site: its pace, queue, robots.txt, learned routes, and what was set by hand."""
     view, now = ask_at(lambda project: site_view(project, domain))
-    if as_json:
-        print_json(view)
-        return
+    answer_program(view, as_json)
     heading(visible(view.site))
     away = f"since {distance(view.away_since, now)}, {view.away_reason}" if view.away_since else ""
     print_facts(

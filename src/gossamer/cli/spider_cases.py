@@ -15,6 +15,7 @@ from ..monitor.counts import EventCounts
 from ..settings import Settings
 from ..units import many, visible
 from .app import allow_local, app, err, fail, out, run_async, settings_with, styled
+from .layout import warn
 from .progress import Warnings
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def run_replay(
     counts = done.crawl.counts
     if not quiet:
         for failure in done.failures:
-            err.print(Text(f"  {failure.reason}  {visible(failure.message)}", style="yellow"))
+            warn(f"  {failure.reason}  {visible(failure.message)}")
         if counts.dead > len(done.failures):
             err.print(f"  and {counts.dead - len(done.failures):,} more")
         records = many(done.crawl.records or 0, "record")

@@ -13,7 +13,7 @@ from ..project.open import is_crawled
 from ..project.workers.spools import SpoolFiles, SpoolView, forget_spools, list_spools, spool_files
 from ..units import distance, many, size, visible
 from .app import app, ask, ask_at, err, fail, out, run_async, settings_with
-from .layout import Column, heading, number, print_json, print_table
+from .layout import Column, answer_program, number, print_table, section
 from .options import JsonOption, YesOption
 from .progress import Warnings
 
@@ -34,9 +34,7 @@ def list_verb(as_json: JsonOption = False) -> None:
     settings = settings_with()
     spools, now = ask_at(list_spools, empty=lambda settings: [])
     files = spool_files(settings, (one.name for one in spools))
-    if as_json:
-        print_json({"waiting": spools, "files": files})
-        return
+    answer_program({"waiting": spools, "files": files}, as_json)
     if spools:
         _print_spools(spools, now)
     else:
@@ -63,8 +61,7 @@ def _state(one: SpoolView) -> str:
 def _print_files(files: list[SpoolFiles], folder: str) -> None:
     if not files:
         return
-    out.print()
-    heading(f"Files in {folder}")
+    section(f"Files in {folder}")
     print_table(
         (Column("NAME"), Column("FILES", right=True), Column("SIZE", right=True), Column("STATE")),
         [

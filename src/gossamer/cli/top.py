@@ -20,7 +20,7 @@ from ..project.jobs.jobs import JobView
 from ..project.jobs.top import MINUTES, RecentPace, TopView, top_view
 from ..project.open import Project, is_crawled, nothing_crawled
 from ..units import distance, many, seconds_of, size, span, visible
-from .app import Output, app, open_crawled, out, run_async, settings_with
+from .app import Printer, app, open_crawled, out, run_async, settings_with
 from .layout import Column, print_json, print_table
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -84,7 +84,7 @@ def _with_speed(view: TopView, looks: deque[tuple[float, int]]) -> TopView:
 
 def _picture(view: TopView | None, name: str, trouble: str) -> Text:
     """The output of `print_top` as one text for the terminal."""
-    page = Output(
+    page = Printer(
         file=io.StringIO(), force_terminal=True, width=out.width, soft_wrap=True,
         color_system=out.color_system,
     )  # fmt: skip

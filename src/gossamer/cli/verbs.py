@@ -1,10 +1,11 @@
-"""Which file holds which verb, and the list of `gossamer --help`. Only the file of the verb in use is imported, and
-only that verb is built, so that the command starts quickly."""
+"""Which file holds which verb, which verbs are made of operations, and the list of `gossamer --help`. Only the file of
+the verb in use is imported, and only that verb is built, so that the command starts quickly."""
 
 from __future__ import annotations
 
 import sys
 from copy import copy
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,17 @@ from typing import Any
 from typer import Typer
 from typer.core import TyperCommand, TyperGroup
 
+# Verbs that are made of operations alone (project/operation.py): the module below project/ that has them, and the help
+# of their group; "" for a verb that is one command.
+NOUNS = {
+    "board": ("boards.boards", "Boards: spiders and sites, one row each, with their last runs."),
+    "find": ("search", ""),
+    "note": ("jobs.notes", "Notes on jobs, sites, incidents and charts: add, list, remove."),
+    "incident": ("alerts.incidents", "Incidents: list, show with all that is known, close."),
+    "override": ("overrides", "Settings that are set by hand while workers run: set, list, remove."),
+}
 HOMES = {
+    **dict.fromkeys(NOUNS, "operations"),
     "crawl": "crawl",
     "demo": "demo",
     "worker": "worker",
@@ -27,14 +38,9 @@ HOMES = {
     "audit": "serve",
     "callbacks": "callbacks",
     "alerts": "alerts",
-    "note": "notes",
-    "incident": "incidents",
-    "override": "overrides",
     "schedule": "schedule_add",  # and with it schedule.py
     "job": "job_runs",  # and with it jobs.py
     "status": "jobs",
-    "board": "boards",
-    "find": "find",
     "top": "top",
     "why": "why",
     "attempts": "why",
@@ -188,7 +194,16 @@ def register(arguments: list[str]) -> None:
     """Import the file of the verb on the command line, if there is one."""
     named = next((word for word in arguments if not word.startswith("-")), None)
     if named in HOMES:
-        import_module(f".{HOMES[named]}", __package__)
+        load_verb(named)
+
+
+@cache
+def load_verb(verb: str) -> None:
+    """Import the file that holds the verb, or make the verb of its operations."""
+    home = import_module(f".{HOMES[verb]}", __package__)
+    if verb in NOUNS:
+        module, help = NOUNS[verb]
+        home.add_operations(verb, help, import_module(f"..project.{module}", __package__).OPERATIONS)
 
 
 def only(app: Typer, words: list[str]) -> Typer:

@@ -15,7 +15,7 @@ from ..project.dead_letters.attempts import AttemptFilter, list_attempts
 from ..project.dead_letters.story import RECORDS_SHOWN, AttemptView, JobStory, Story, story_of
 from ..units import many, moment, size, visible
 from .app import app, ask, ask_at, err, out
-from .layout import Column, heading, print_facts, print_json, print_message, print_table
+from .layout import Column, heading, print_facts, print_json, print_message, print_table, section, warn
 from .options import JsonOption
 from .request_flags import request_of
 
@@ -51,7 +51,7 @@ def why_verb(
     elif story.known:
         _print_story(story, now)
     if story.trouble and not as_json:
-        err.print(Text(f"Attempts and records cannot be shown. {visible(story.trouble)}", style="yellow"))
+        warn(f"Attempts and records cannot be shown. {visible(story.trouble)}")
     if not story.known:
         compared = f" (compared as {visible(story.canonical)})" if story.canonical != url else ""
         err.print(
@@ -118,20 +118,17 @@ def _print_story(story: Story, now: float) -> None:
     if not story.jobs:
         out.print("  No job knows it any more; the following is from the log of attempts.")
     if story.attempts:
-        out.print()
-        heading("Attempts")
+        section("Attempts")
         print_attempts(story.attempts, told={one.message.partition("\n")[0] for one in story.jobs})
     if story.visits:
-        out.print()
-        heading("Archived copies", "gossamer shell REF opens one")
+        section("Archived copies", "gossamer shell REF opens one")
         print_table(
             (Column("FETCHED"), Column("STATUS", right=True, spare=2), Column("JOB", spare=1), Column("REF", "cyan")),
             [(moment(visit.fetched_at), visit.status, visit.job, visit.archive_ref) for visit in story.visits],
             indent=2,
         )
     if story.records:
-        out.print()
-        heading("Records", f"the first {RECORDS_SHOWN}" if story.more_records else "")
+        section("Records", f"the first {RECORDS_SHOWN}" if story.more_records else "")
         print_table(
             (Column("TYPE", "bold"), Column("KEY"), Column("VERSION", right=True), Column("CHANGED"),
              Column("CHECKED"), Column("GONE", "red")),
@@ -147,8 +144,7 @@ def _print_story(story: Story, now: float) -> None:
 
 
 def _print_job(one: JobStory, now: float) -> None:
-    out.print()
-    heading(f"Job {one.job}")
+    section(f"Job {one.job}")
     origin = f"on {one.found_on}" if one.found_on else "as a seed of the crawl"
     print_facts(
         [

@@ -25,6 +25,7 @@ from ..project.schedules.timetable import SKIPPED
 from ..project.workers.scaling import bounds_of
 from ..units import many, moment, span, visible
 from .app import app, err, fail, run_async, settings_with
+from .layout import warn
 from .options import JsonLogsOption, QuietOption
 from .progress import Alarms, Warnings
 
@@ -74,7 +75,7 @@ class Voice:
             return
         settings = project.settings
         for warning in project.warnings:
-            err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
+            warn(f"Warning: {visible(warning)}")
         name = visible(settings.project or str(settings.root))
         note = visible(note.format(place=place_of(settings, "state")))
         err.print(Text.assemble(f"{text} ", (name, "bold"), (f" ({note})", "dim")))
@@ -105,7 +106,7 @@ class Voice:
         if self._log is not None:
             self._log.emit(events.Trouble(at=self._clock.now(), stage="supervisor", message=words))
         else:
-            err.print(Text(words, style="yellow"))
+            warn(words)
 
     def say(self, words: str) -> None:
         """Print what a person may like to know; not with --quiet, and not as a log."""

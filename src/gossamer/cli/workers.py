@@ -30,7 +30,7 @@ from ..project.workers.workers import (
 )
 from ..units import distance, many, size, visible
 from .app import app, ask, err, open_crawled, out, run_async, settings_with
-from .layout import Column, number, print_json, print_table
+from .layout import Column, answer_program, number, print_json, print_table, warn
 from .options import JsonOption
 
 workers_app = typer.Typer(help="The processes that work on the project, on all machines: list, drain, restart.")
@@ -96,16 +96,13 @@ def list_verb(as_json: JsonOption = False) -> None:
             return workers, spools, await leading_scheduler(project), project.clock.now()
 
     workers, spools, scheduler, now = run_async(find())
-    if as_json:
-        print_json(workers)
-        return
+    answer_program(workers, as_json)
     if workers:
         _print_workers(workers, now)
     else:
         out.print("No workers. `gossamer worker` starts one; a running `gossamer crawl` counts as well.")
     for left in (one for one in spools if not one.alive and not one.given_up):
-        words = f"{many(left.results, 'result')} wait on {left.host}, and no worker runs there: gossamer spool"
-        err.print(Text(visible(words), style="yellow"))
+        warn(f"{many(left.results, 'result')} wait on {left.host}, and no worker runs there: gossamer spool")
     if scheduler is not None and (words := _scheduler_words(scheduler)):
         err.print(Text(visible(words), style="dim"))
 
@@ -131,35 +128,32 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
     )  # fmt: skip
     fates = Counter(worker.fate for worker in workers)
     if dead := fates["dead"]:
-        words = f"{many(dead, 'worker is', 'workers are')} dead. Pages in flight go back to the queue by themselves."
-        err.print(Text(words, "yellow"))
+        warn(f"{many(dead, 'worker is', 'workers are')} dead. Pages in flight go back to the queue by themselves.")
     if missing := fates.total() - fates[""] - dead:
-        err.print(Text(f"{many(missing, 'worker')} sent no heartbeat for {MISSING_SECONDS:.0f} s.", "yellow"))
+        warn(f"{many(missing, 'worker')} sent no heartbeat for {MISSING_SECONDS:.0f} s.")
     for worker in without_pages(workers):
         words = f"{worker.host}/{worker.pid} has no page of {worker.job}: other workers have them. {ONE_PACE}"
         err.print(Text(visible(words), "dim"))
     for worker in workers:
         if worker.fate == "frozen":
-            err.print(Text(f"{visible(worker.host)}/{worker.pid} {FATES['frozen']}", "yellow"))
+            warn(f"{visible(worker.host)}/{worker.pid} {FATES['frozen']}")
     if any(worker.state == "spool full" and not worker.missing for worker in workers):
-        err.print(Text("A spool is full: that worker fetches nothing until its results can be stored.", "yellow"))
+        warn("A spool is full: that worker fetches nothing until its results can be stored.")
     if any(worker.state == "archive full" and not worker.missing for worker in workers):
-        err.print(Text(ARCHIVE_FULL, "yellow"))
+        warn(ARCHIVE_FULL)
     for host in sorted({one.host for one in workers if one.state == "set aside" and not one.missing}):
-        err.print(Text(f"{host} {SET_ASIDE}. Check its network and its name server.", "yellow"))
+        warn(f"{host} {SET_ASIDE}. Check its network and its name server.")
     off = {one.host: one for one in workers if not one.missing and abs(one.clock_ahead) > CLOCK_OFF_SECONDS}
     for host, worker in off.items():
         rest = " Until it is set, its workers take no work." if worker.state == "clock wrong" else ""
-        err.print(Text(f"The clock of {host} is {clock_in_words(worker.clock_ahead)}.{rest}", "yellow"))
+        warn(f"The clock of {host} is {clock_in_words(worker.clock_ahead)}.{rest}")
 
 
 @app.command("scaling")
 def scaling_verb(as_json: JsonOption = False) -> None:
     """Show what can be fetched now, and how many workers that takes. `gossamer up --autoscale` uses it."""
     found = ask(scaling)
-    if as_json:
-        print_json(found)
-        return
+    answer_program(found, as_json)
     lanes = {name: lane for name, lane in found.lanes.items() if lane.ready or lane.leased or lane.workers_wanted}
     if lanes:
         print_table(

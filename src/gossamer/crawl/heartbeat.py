@@ -97,7 +97,7 @@ class Heartbeat:
         self._clock = clock
         self._name = name
         self._vitals = vitals
-        self._troubles = troubles or events.Silence()
+        self._troubles = troubles or events.NullSink()
         self._drain = drain
         self._fate_of = fate_of
         self._frozen = ""

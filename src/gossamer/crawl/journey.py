@@ -40,7 +40,7 @@ from ..fetch.fetcher import Disallowed, FetchedPage, NotModified, PageRequest, R
 from ..fetch.retry_after import parse_retry_after
 from ..frontier.admission import Judged
 from ..frontier.contract import NO_STATS, Added, redirect_reason
-from ..frontier.retry import GiveUp, decide, failure_of, reason_of
+from ..frontier.retry import GiveUp, decide, failure_of
 from ..model import events
 from ..model.job import UNFINISHED
 from ..model.page import Snapshot
@@ -281,7 +281,7 @@ class Journey:
         try:
             request = redirected(task, how, to, method, answer.status or 302, self._context.spider)
         except FetchRefused as failure:
-            await self._give_up(reason_of(failure), str(failure))
+            await self._give_up(failure.reason, str(failure))
             return
         judged, candidates = await self._judge_target(request, (*task.redirects, task.url))
         added = await self._complete(UrlState.DONE, "", candidates, duplicates=judged.duplicates, redirect=to)
@@ -328,7 +328,7 @@ class Journey:
         message = str(failure)
         self._log.status = self._log.status or getattr(failure, "status", None)
         if self._once is not None and not self._once.may_repeat(failure):
-            await self._give_up(reason_of(failure), message, detail)
+            await self._give_up(failure.reason, message, detail)
             return
         if context.second_opinion is not None and await context.second_opinion.wants(task, failure):
             await self._log.keep(outcome="released", reason=failure.reason, error=message)
@@ -338,7 +338,7 @@ class Journey:
         away = await self._site.failed(failure)
         if away is not None and away.over:
             since = iso_time(away.since)
-            await self._give_up(reason_of(failure), f"{message} The site has been unreachable since {since}.", detail)
+            await self._give_up(failure.reason, f"{message} The site has been unreachable since {since}.", detail)
             return
         if away is not None and not away.counts:
             await self._log.keep(outcome="released", reason=failure.reason, error=message)

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from ..errors import FetchFailed, GossamerError
 from ..frontier.away import AwayVerdict, SiteFailure
-from ..frontier.retry import is_unreachable, reason_of
+from ..frontier.retry import is_unreachable
 from ..model.task import Away
 from ..model.url import authority_of
 from .context import JobContext
@@ -73,7 +73,7 @@ class SiteNotes:
             if not (isinstance(failure, FetchFailed) and failure.is_not_the_sites_fault):
                 await self.answered()
             return None
-        found = SiteFailure(host=authority_of(lease.task.url), reason=reason_of(failure), never=failure.first_contact)
+        found = SiteFailure(host=authority_of(lease.task.url), reason=failure.reason, never=failure.first_contact)
         away = terms.away(terms.max_attempts or lease.task.max_attempts)
         verdict = await self._held.settle(lambda: context.frontier.site_away(self._site, found, away))
         if verdict.pause:

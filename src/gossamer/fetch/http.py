@@ -40,7 +40,7 @@ from .contract import BodyReceiver, Limits, Response, TransportRequest, storable
 from .http_connector import Connector, GatedRequest, Leaving, PeerResponse, SentOnce, leaving
 from .http_errors import is_stale, stale, translated, translated_on_proxy
 from .http_get import MAX_HEADERS, METHODS, Answer, Getter
-from .proxies import addresses_of, authorization, check_target, guard_for, shown, unnamed
+from .proxies import addresses_of, authorization, check_target, guard_for, masked_url, unnamed
 from .proxy_check import knock
 
 _WIRE_SLACK = 64 * 1024  # allowance for headers and checksums of a compressed body that exactly fills the limit
@@ -105,7 +105,7 @@ class AiohttpTransport:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
         href, limits = request.url, request.limits
         if _UNSAFE_URL.search(href):
-            raise FetchRefused(f"{shown(href)!a} holds characters that no request may carry.")
+            raise FetchRefused(f"{masked_url(href)!a} holds characters that no request may carry.")
         self._guard.check_port(href)
         started = time.perf_counter()
         answer: PeerResponse | Answer | None = None
@@ -203,7 +203,7 @@ class AiohttpTransport:
         address; else ""."""
         assert self._resolver is not None
         if url.scheme not in ("http", "https") or not url.raw_host:
-            raise FetchRefused(f"{shown(str(url))!a} cannot be requested.")
+            raise FetchRefused(f"{masked_url(str(url))!a} cannot be requested.")
         target = await check_target(proxy, url.raw_host, self._guard, self._resolver, limits.connect)
         await addresses_of(proxy, self._guard, self._resolver, limits.connect)
         if proxy.scheme == "socks5":

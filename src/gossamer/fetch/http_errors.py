@@ -31,7 +31,7 @@ from ..model.route import Proxy
 from ..process.limits import USED_UP
 from .addresses import no_file_left
 from .contract import Limits
-from .proxies import proxy_failed, refused_credentials, shown, without_login
+from .proxies import masked_url, proxy_failed, refused_credentials, without_login
 
 UNROUTABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 OUTDATED = (9, 10)  # OpenSSL's codes for a certificate that is not valid yet, and for an expired one
@@ -43,12 +43,12 @@ def is_stale(error: Exception, method: str) -> bool:
 
 
 def stale(href: str) -> StaleConnection:
-    return StaleConnection(f"{shown(href)}: the server closed a reused connection without a response.")
+    return StaleConnection(f"{masked_url(href)}: the server closed a reused connection without a response.")
 
 
 def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | FetchRefused:
     """Translate an error of aiohttp, the socket or TLS into ours. The order matters: special cases come first."""
-    where = shown(href)
+    where = masked_url(href)
     said = " ".join(without_login(f"{type(error).__name__}: {error}").split())[:300]
     match error:
         case TimeoutError() if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -89,7 +89,7 @@ def translated_on_proxy(error: Exception, href: str, limits: Limits, proxy: Prox
     """The same for requests through a proxy: a failure that may be the proxy's is ProxyFailed, in words without
     secrets."""
     if any(isinstance(one, OSError) and one.errno in USED_UP for one in _causes(error)):
-        return no_file_left(shown(href))
+        return no_file_left(masked_url(href))
     match error:
         case aiohttp.ClientHttpProxyError() if error.status == 407:
             return refused_credentials(proxy)
@@ -111,7 +111,7 @@ def translated_on_proxy(error: Exception, href: str, limits: Limits, proxy: Prox
             return proxy_failed(proxy, f"no connection to it ({_os_words(error.os_error)})")
     ours = translated(error, href, limits)
     if isinstance(ours, BadResponse) and proxy.password:  # the proxy's words, and the proxy knows our password
-        return BadResponse(f"{shown(href)}: what came back through the proxy {proxy.address} is not HTTP.")
+        return BadResponse(f"{masked_url(href)}: what came back through the proxy {proxy.address} is not HTTP.")
     if isinstance(ours, ConnectFailed | ConnectionDropped | DnsFailed):
         # Nobody can tell whether the proxy or the site hung up.
         return proxy_failed(proxy, "the connection through it broke")

@@ -39,7 +39,7 @@ from .http_errors import stale
 from .impersonate_clients import MAX_CLIENTS, MAX_HEADERS, Clients, IdentityClient, library
 from .impersonate_errors import hung_up_on, translated
 from .profiles import OWN_HEADERS, Profile, profile_named
-from .proxies import shown
+from .proxies import masked_url
 
 _WIRE_SLACK = 64 * 1024  # as in http.py
 _GATHERED = 64 * 1024  # bytes of a body that are collected for the decoder
@@ -173,7 +173,7 @@ async def _made(
                 await clients.knock(proxy, limits)  # raises, unless the site itself sent the 407
             pairs = _pairs(answer.headers, limits.max_header)
             if client.relay is not None and (MARK.lower(), client.relay.mark) in pairs:
-                raise _told_by_relay(client, target) or ConnectFailed(f"{shown(request.url)}: no connection.")
+                raise _told_by_relay(client, target) or ConnectFailed(f"{masked_url(request.url)}: no connection.")
             names, note = layers_of(value for name, value in pairs if name == "content-encoding")
             decoder = BodyDecoder(names, limits.max_body, note)
             most = limits.max_body + (_WIRE_SLACK if names else 0)  # compressed, it may not be longer than decompressed
@@ -202,7 +202,7 @@ async def _made(
             if gathered:
                 decoder.feed(bytes(gathered))
     except TimeoutError as error:
-        raise _too_late(shown(request.url), limits, loop.time() >= end) from error
+        raise _too_late(masked_url(request.url), limits, loop.time() >= end) from error
     body = decoder.finish()
     data = body.data[: limits.max_body]
     cut = body.cut or size > most
@@ -265,14 +265,14 @@ def _target(href: str) -> _Target:
     """Raises FetchRefused for a URL that wreq might parse differently."""
     found = None if _UNSAFE_URL.search(href) else _PLAIN_URL.match(href)
     if found is None:
-        raise FetchRefused(f"{shown(href)!a} cannot be requested: it is not a plain http or https address.")
+        raise FetchRefused(f"{masked_url(href)!a} cannot be requested: it is not a plain http or https address.")
     scheme, login, host, port = found.groups()
     number = int(port) if port else (443 if scheme == "https" else 80)
     if not 0 < number < 65536:
-        raise FetchRefused(f"{shown(href)!a} cannot be requested: there is no port {number}.")
+        raise FetchRefused(f"{masked_url(href)!a} cannot be requested: there is no port {number}.")
     host = host.lower()
     if _NUMBER_AT_THE_END.search(host) and not is_literal(host):
-        raise FetchRefused(f"{shown(href)!a} cannot be requested: {host!a} is an odd spelling of an address.")
+        raise FetchRefused(f"{masked_url(href)!a} cannot be requested: {host!a} is an odd spelling of an address.")
     place = host if port is None else f"{host}:{number}"
     path, mark, query = href[found.end() :].partition("#")[0].partition("?")
     url = f"{scheme}://{place}{path.translate(_IN_PATHS)}{mark}{query.translate(_IN_QUERIES)}"
@@ -284,13 +284,13 @@ def _prepared(request: TransportRequest, target: _Target, profile: Profile | Non
     wreq = library()
     method = getattr(wreq.Method, request.method.upper(), None)
     if method is None:
-        raise FetchRefused(f"{shown(request.url)} cannot be requested with {request.method[:20]!a}.")
+        raise FetchRefused(f"{masked_url(request.url)} cannot be requested with {request.method[:20]!a}.")
     headers = wreq.HeaderMap()
     names = []
     for name, value in request.headers:
         # wreq would silently leave out a header that it cannot send.
         if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
-            raise FetchRefused(f"{shown(request.url)} cannot be requested: the header {name!a} is not valid.")
+            raise FetchRefused(f"{masked_url(request.url)} cannot be requested: the header {name!a} is not valid.")
         if profile is None or name.lower() not in OWN_HEADERS or name.lower() in request.chosen:
             headers.append(name, value)
             names.append(name)

@@ -24,7 +24,7 @@ from ..errors import (
 from ..model.route import Proxy
 from .addresses import no_file_left
 from .contract import Limits
-from .proxies import proxy_failed, refused_credentials, shown
+from .proxies import masked_url, proxy_failed, refused_credentials
 from .socks import CONNECTION_REFUSED, HOST_UNREACHABLE, NETWORK_UNREACHABLE, TTL_EXPIRED, target_failed
 
 _OS_WORDS = re.compile(r'code: \d+, kind: \w+, message: "([^"]{1,100})"')
@@ -49,7 +49,7 @@ def translated(
     error: BaseException, href: str, limits: Limits, proxy: Proxy | None = None
 ) -> FetchFailed | FetchRefused | None:
     """Translate the error into ours; None if it is not a failure of the request (an interrupt, say)."""
-    ours = _site_failure(error, shown(href), limits) if _is_known(error) else None
+    ours = _site_failure(error, masked_url(href), limits) if _is_known(error) else None
     if proxy is None or ours is None:
         return ours
     said = str(error)
@@ -60,7 +60,7 @@ def translated(
             return refused_credentials(proxy)
         socks = _SOCKS_WORDS.search(said)
         if socks is not None and socks[1] in _SOCKS_ON_THE_TARGET:
-            return target_failed(proxy, shown(href), _SOCKS_ON_THE_TARGET[socks[1]])
+            return target_failed(proxy, masked_url(href), _SOCKS_ON_THE_TARGET[socks[1]])
         return proxy_failed(proxy, _proxy_words(said))
     if type(error).__name__ == "ConnectionError" and isinstance(ours, TimedOut):
         return proxy_failed(proxy, f"no connection through it within {limits.connect.total_seconds():g} s")

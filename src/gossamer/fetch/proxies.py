@@ -30,7 +30,7 @@ def without_login(text: str) -> str:
     return _LOGIN.sub(r"\1", text)
 
 
-def shown(href: str) -> str:
+def masked_url(href: str) -> str:
     """A URL as messages show it: without user name and password, and shortened."""
     return without_login(href)[:200]
 

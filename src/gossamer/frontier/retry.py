@@ -16,7 +16,6 @@ from ..errors import (
     FetchFailed,
     GossamerError,
     RateLimited,
-    RefusedByProxies,
     RobotsUnreachable,
     ServerFailed,
     TimedOut,
@@ -64,8 +63,6 @@ def failure_of(status: int, terms: RetryTerms, retry_after: timedelta | None, ur
         return RateLimited(f"{url} answered {status}: too many requests.", status=status, retry_after=retry_after)
     if status in terms.statuses:
         return ServerFailed(f"{url} answered {status}.", status=status, retry_after=retry_after)
-    if status >= 500:
-        return ServerRefused(f"{url} answered {status}.", status=status)
     if status >= 400 or status < 200:
         return ClientError(f"{url} answered {status}.", status=status)
     if status == 304:  # to an unconditional request: there is no page, and the stored copy must stay
@@ -73,20 +70,14 @@ def failure_of(status: int, terms: RetryTerms, retry_after: timedelta | None, ur
     return None
 
 
-class ServerRefused(ClientError):
-    """A 5xx that the settings do not list as retryable."""
-
-    reason = "server-error"
-
-
 def decide(
     failure: GossamerError, *, attempt: int, max_attempts: int, terms: RetryTerms, jitter: float
 ) -> TryAgain | GiveUp:
     """`attempt` counts this one (the first is 1); `jitter` is a random number in [0, 1)."""
     if not isinstance(failure, Transient):
-        return GiveUp(reason_of(failure))
+        return GiveUp(failure.reason)
     again = _again(failure, attempt, terms, jitter)
-    return again if attempt < max_attempts else GiveUp(reason_of(failure), again.rest)
+    return again if attempt < max_attempts else GiveUp(failure.reason, again.rest)
 
 
 def _again(failure: Transient, attempt: int, terms: RetryTerms, jitter: float) -> TryAgain:
@@ -111,11 +102,3 @@ def is_unreachable(failure: FetchFailed, *, was_away: bool) -> bool:
         return False
     kept_away = isinstance(failure, ConnectionDropped | TimedOut | RobotsUnreachable)
     return kept_away or (isinstance(failure, ServerFailed) and failure.status in GATEWAY)
-
-
-def reason_of(failure: GossamerError) -> str:
-    """The reason of a page that is given up after this failure."""
-    status = getattr(failure, "status", None)
-    if isinstance(failure, ClientError | ServerFailed | RateLimited | RefusedByProxies) and status is not None:
-        return f"http-{status}"
-    return failure.reason

@@ -260,7 +260,7 @@ class EventSink(Protocol):
     def emit(self, event: Event) -> None: ...
 
 
-class Silence:
+class NullSink:
     """A sink that drops every event."""
 
     def emit(self, event: Event) -> None:

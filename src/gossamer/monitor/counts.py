@@ -83,7 +83,7 @@ class EventCounts:
         """Seconds from connecting to the last byte, on average; 0 before the first page."""
         return self.seconds["fetch"] / max(1, self.stage_items["fetch"])
 
-    def told(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The counts, for another process to add to its own."""
         numbers = {name: getattr(self, name) for name in ADDED}
         reasons = dict(self.reasons.most_common(MOST_REASONS))

@@ -31,7 +31,7 @@ GROUP = "gossamer.extensions"
 def extensions_of(settings: Settings, spider: Spider | None) -> list[Extension]:
     """New extensions for a job: those of the settings, then the spider's own. Raises Misconfigured."""
     named = [(f"Setting extensions: {name}", _extension_named(settings, name)) for name in settings.extensions]
-    own = [(f"Spider {spider.name}: extensions", one) for one in _listed(spider)] if spider is not None else []
+    own = [(f"Spider {spider.name}: extensions", one) for one in _extensions_of(spider)] if spider is not None else []
     return [_made(where, one) for where, one in (*named, *own)]
 
 
@@ -40,7 +40,7 @@ def around_parse_of(settings: Settings, spider: Spider) -> AroundParse | None:
     return Extensions(extensions_of(settings, spider), TimeLimit(settings.crawl.parse_timeout)).around_parse
 
 
-def _listed(spider: Spider) -> Sequence[object]:
+def _extensions_of(spider: Spider) -> Sequence[object]:
     if isinstance(spider.extensions, str) or not isinstance(spider.extensions, Sequence):
         raise Misconfigured(f"Spider {spider.name}: extensions must be a list of classes.")
     return spider.extensions

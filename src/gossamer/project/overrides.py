@@ -116,7 +116,7 @@ def site_overrides(project: Project, site: str) -> list[OverrideView]:
     return [_view(project, one) for one in project.live.overrides.of_site(site)]
 
 
-class Rest(NamedTuple):
+class RestByHand(NamedTuple):
     """No request is sent to a site: by whose word, and until when, if that is known."""
 
     words: str
@@ -130,14 +130,14 @@ class Rest(NamedTuple):
         return f"rests, {self.words}"
 
 
-def rest_of(project: Project, site: str) -> Rest | None:
+def rest_of(project: Project, site: str) -> RestByHand | None:
     """The rest that the settings or an admin give the site; None if it may be asked."""
     if not project.settings.domain(site).rest:
         return None
     found = next((one for one in project.live.overrides.of_site(site) if one.key.endswith(".rest")), None)
     if found is None:
-        return Rest("as the settings say", None)
-    return Rest(
+        return RestByHand("as the settings say", None)
+    return RestByHand(
         f"set by hand by {found.by}" + (", until that is taken back" if found.until is None else ""), found.until
     )
 

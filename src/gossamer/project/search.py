@@ -109,9 +109,11 @@ async def _incidents(project: Project, words: str) -> list[Hit]:
     ][:EACH]
 
 
-SEARCH = Operation(
-    verb="find",
-    summary="Find spiders, sites, jobs, incidents, pages, records and dead letters by name, address or key",
-    method="GET", path="/api/v1/search", scope=JOBS, ask=SearchQuery, gives=list[Hit], run=search,
-    columns=("kind", "name", "note"), arguments=("q",), nothing="Nothing has that name, address or key.",
+OPERATIONS = (
+    Operation(
+        verb="find",
+        summary="Find spiders, sites, jobs, incidents, pages, records and dead letters by name, address or key",
+        method="GET", path="/api/v1/search", scope=JOBS, ask=SearchQuery, gives=list[Hit], run=search,
+        columns=("kind", "name", "note"), arguments=("q",), nothing="Nothing has that name, address or key.",
+    ),
 )  # fmt: skip

@@ -14,10 +14,11 @@ V = TypeVar("V", bound=msgspec.Struct)
 def view_of(kind: type[V], value: msgspec.Struct, /, *times: str, **others: Any) -> V:
     """A view of a value: its fields of the same names, those in `times` as ISO 8601, and `others`.
 
-    `view_of(AlertChangeView, change, "at", message=change.words)`. Raises KeyError for a field that neither has.
+    `view_of(AlertChangeView, change, "at", message=change.words)`. Raises TypeError for a field that neither has, if
+    the view has no default for it.
     """
     fields = {**view_fields(value, *times), **others}
-    return kind(**{name: fields[name] for name in kind.__struct_fields__})
+    return kind(**{name: fields[name] for name in kind.__struct_fields__ if name in fields})
 
 
 def view_fields(value: msgspec.Struct, *times: str) -> dict[str, Any]:

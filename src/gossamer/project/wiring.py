@@ -33,7 +33,7 @@ from ..fetch.robots import Robots
 from ..fetch.robots_shelf import MemoryShelf, OriginTurns, RobotsShelf
 from ..frontier.admission import Admission, LinkScope
 from ..frontier.contract import AddressBook, JobBook, JobTerms
-from ..model.events import EventSink, LoggedIn, LoginFailed, Silence, Trouble
+from ..model.events import EventSink, LoggedIn, LoginFailed, NullSink, Trouble
 from ..model.job import JobPoliteness, JobState
 from ..model.record import day_of
 from ..model.session import KeptSession
@@ -93,7 +93,7 @@ def sink_of(project: Project, events: EventSink | None = None) -> Sink:
     limit = settings.store.archive_limit
     quota = None
     if limit is not None and settings.store.keep_pages:
-        quota = ArchiveQuota(project.archive, limit.bytes, clock, events or Silence())
+        quota = ArchiveQuota(project.archive, limit.bytes, clock, events or NullSink())
     return Sink(
         project.records,
         project.archive if settings.store.keep_pages else None,
@@ -261,7 +261,7 @@ async def open_context(
         check_installed(settings, routing, serves)
     opening = transports or (shared.of(settings) if shared is not None else transports_of(settings, clock))
     async with (
-        listening(ones, events or Silence(), clock) as listener,
+        listening(ones, events or NullSink(), clock) as listener,
         opening as opened,
         Pools(
             settings.proxies,

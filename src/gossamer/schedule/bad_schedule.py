@@ -24,9 +24,9 @@ class BadSchedule(Misconfigured):
         self.where = where
         self.key = key
         self.parts = parts
-        super().__init__(self.told(in_toml))
+        super().__init__(self.in_words(in_toml))
 
-    def told(self, spell: Callable[[Key], str]) -> str:
+    def in_words(self, spell: Callable[[Key], str]) -> str:
         """The message, with every key as `spell` writes it."""
         return f"{self.where}: " + "".join(part if isinstance(part, str) else spell(part) for part in self.parts)
 

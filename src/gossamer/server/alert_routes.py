@@ -1,4 +1,4 @@
-"""Alerts: listed, explained, their history and messages; silenced; channels tried out."""
+"""Alerts, their history and messages; silences; tests of channels."""
 
 from __future__ import annotations
 
@@ -61,28 +61,20 @@ class ChannelTestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     channel: Annotated[str, Meta(max_length=100)] | None = None
 
 
-async def listed(call: Call) -> Reply:
-    return Reply(value=await list_alerts(call.project, call.of(AlertsQuery).state))
-
-
-async def show(call: Call) -> Reply:
+async def show(call: Call) -> AlertDetail:
     if call.path["alert"] not in ALERTS:
         raise not_found("alert of that name")
-    return Reply(value=await show_alert(call.project, call.path["alert"]))
+    return await show_alert(call.project, call.path["alert"])
 
 
-async def history(call: Call) -> Reply:
+async def history(call: Call) -> list[AlertChangeView]:
     query = call.of(AlertHistoryQuery)
-    return Reply(value=await alert_history(call.project, query.alert, limit=query.limit))
+    return await alert_history(call.project, query.alert, limit=query.limit)
 
 
-async def notices(call: Call) -> Reply:
-    return Reply(value=await list_notices(call.project, limit=call.of(NoticesQuery).limit))
-
-
-async def silenced(call: Call) -> Reply:
+async def add_silence(call: Call) -> SilenceView:
     wanted = call.of(SilenceRequest)
-    made = await silence(
+    return await silence(
         call.project,
         wanted.alert,
         subject=wanted.subject,
@@ -90,84 +82,37 @@ async def silenced(call: Call) -> Reply:
         reason=wanted.reason,
         by=call.caller.name,
     )
-    return Reply(value=made, status=201, target=made.id)
 
 
-async def unsilenced(call: Call) -> Reply:
+async def end_silence(call: Call) -> SilenceView:
     id = call.path["silence"]
     if id not in [one.id for one in (await list_alerts(call.project)).silences]:
         raise not_found("silence of that id")
-    return Reply(value=await unsilence(call.project, id), target=id)
+    return await unsilence(call.project, id)
 
 
-async def tested(call: Call) -> Reply:
+async def try_channel(call: Call) -> Reply:
     wanted = call.body if isinstance(call.body, ChannelTestRequest) else ChannelTestRequest()
     return Reply(value=await try_channels(call.project, wanted.channel), target=wanted.channel or "all channels")
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/api/v1/alerts",
-        scope=METRICS,
-        summary="The alerts that fire, are pending or were resolved, and the silences",
-        handler=listed,
-        query=AlertsQuery,
-        gives=AlertList,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/alerts/{alert}",
-        scope=METRICS,
-        summary="An alert: what it means, its terms, its state, and the messages sent",
-        handler=show,
-        gives=AlertDetail,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/alert-history",
-        scope=METRICS,
-        summary="Alerts that fired and were resolved, newest first",
-        handler=history,
-        query=AlertHistoryQuery,
-        gives=list[AlertChangeView],
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/alert-messages",
-        scope=METRICS,
-        summary="Messages about alerts: those still to be sent, then the finished ones",
-        handler=notices,
-        query=NoticesQuery,
-        gives=list[NoticeView],
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/silences",
-        scope=ADMIN,
-        summary="Silence an alert for some time",
-        handler=silenced,
-        body=SilenceRequest,
-        example={"alert": "success", "subject": "shop.example", "seconds": 7200, "reason": "they move to a new host"},
-        gives=SilenceView,
-    ),
-    Endpoint(
-        method="DELETE",
-        path="/api/v1/silences/{silence}",
-        scope=ADMIN,
-        summary="End a silence",
-        handler=unsilenced,
-        gives=SilenceView,
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/alert-test",
-        scope=ADMIN,
-        summary="Send a test message to one channel, or to all",
-        handler=tested,
-        body=ChannelTestRequest,
-        body_optional=True,
-        example={"channel": "team"},
-        gives=list[ChannelTest],
-    ),
-)
+    Endpoint("GET", "/api/v1/alerts", METRICS, "The alerts that fire, are pending or were resolved, and the silences",
+             lambda call: list_alerts(call.project, call.of(AlertsQuery).state), query=AlertsQuery, gives=AlertList),
+    Endpoint("GET", "/api/v1/alerts/{alert}", METRICS,
+             "An alert: what it means, its terms, its state, and the messages sent", show, gives=AlertDetail),
+    Endpoint("GET", "/api/v1/alert-history", METRICS, "Alerts that fired and were resolved, newest first",
+             history, query=AlertHistoryQuery, gives=list[AlertChangeView]),
+    Endpoint("GET", "/api/v1/alert-messages", METRICS,
+             "Messages about alerts: those still to be sent, then the finished ones",
+             lambda call: list_notices(call.project, limit=call.of(NoticesQuery).limit),
+             query=NoticesQuery, gives=list[NoticeView]),
+    Endpoint("POST", "/api/v1/silences", ADMIN, "Silence an alert for some time",
+             add_silence, body=SilenceRequest, gives=SilenceView, status=201,
+             example={"alert": "success", "subject": "shop.example", "seconds": 7200,
+                      "reason": "they move to a new host"}),
+    Endpoint("DELETE", "/api/v1/silences/{silence}", ADMIN, "End a silence", end_silence, gives=SilenceView),
+    Endpoint("POST", "/api/v1/alert-test", ADMIN, "Send a test message to one channel, or to all",
+             try_channel, body=ChannelTestRequest, body_optional=True, example={"channel": "team"},
+             gives=list[ChannelTest]),
+)  # fmt: skip

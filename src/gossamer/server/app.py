@@ -1,4 +1,4 @@
-"""The ASGI application: which endpoint answers which address."""
+"""The ASGI application: which endpoint answers which address; and whether the server is alive and ready."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
+from .. import __version__
 from ..compat.firecrawl import routes as firecrawl_routes
 from ..compat.firecrawl.watch import JobWatch
 from ..compat.scrapyd import routes as scrapyd_routes
 from ..compat.scrapyd.pages import PAGES as SCRAPYD_PAGES
 from ..compat.scrapyd.pages import BasicRoute
+from ..errors import GossamerError
 from ..project import overrides, search
 from ..project.access.keys import Token
 from ..project.alerts import incidents
 from ..project.boards import boards
 from ..project.jobs import compare, notes, run_log
+from ..project.jobs.api_views import ask_stores
 from ..project.open import Project
 from ..project.outputs import outputs
 from ..project.pages.results import PageReader
@@ -30,21 +34,17 @@ from ..project.records import forget
 from ..project.spiders import healing
 from ..project.upkeep import disk
 from . import (
+    access_routes,
     alert_routes,
-    callback_routes,
     dead_letter_routes,
-    health_routes,
     job_routes,
-    key_routes,
     project_routes,
     record_routes,
-    schedule_routes,
     scrape_routes,
-    site_routes,
 )
 from .answers import ApiError
 from .door import Door, DoorApp
-from .endpoint import PUBLIC, Call, Endpoint, Reply, endpoint_of
+from .endpoint import ANY, PUBLIC, Call, Endpoint, endpoint_of
 from .openapi import document
 from .ui.site import Dashboard
 from .ui.views import ACTIONS, DOWNLOADS, VIEWS
@@ -52,20 +52,44 @@ from .ui.views import ACTIONS, DOWNLOADS, VIEWS
 if TYPE_CHECKING:
     from .mcp_app import McpApp
 
+
+class HealthAnswer(msgspec.Struct, frozen=True):
+    status: str
+
+
+class VersionAnswer(msgspec.Struct, frozen=True):
+    version: str
+
+
+async def healthz(call: Call) -> HealthAnswer:
+    return HealthAnswer("ok")
+
+
+async def readyz(call: Call) -> HealthAnswer:
+    try:
+        await ask_stores(call.project)
+    except GossamerError as error:
+        raise ApiError(503, "not_ready", "A store of the project does not answer.") from error
+    return HealthAnswer("ready")
+
+
+async def version(call: Call) -> VersionAnswer:
+    return VersionAnswer(__version__)
+
+
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *health_routes.ENDPOINTS,
+    Endpoint("GET", "/healthz", PUBLIC, "The server is there", healthz, gives=HealthAnswer),
+    Endpoint("GET", "/readyz", PUBLIC, "The stores answer", readyz, gives=HealthAnswer),
+    Endpoint("GET", "/api/v1/version", ANY, "Its version", version, gives=VersionAnswer),
     *scrape_routes.ENDPOINTS,
     *job_routes.ENDPOINTS,
-    *callback_routes.ENDPOINTS,
     *alert_routes.ENDPOINTS,
     *record_routes.ENDPOINTS,
     *dead_letter_routes.ENDPOINTS,
-    *schedule_routes.ENDPOINTS,
-    *site_routes.ENDPOINTS,
     *project_routes.ENDPOINTS,
-    *key_routes.ENDPOINTS,
+    *access_routes.ENDPOINTS,
     *map(endpoint_of, boards.OPERATIONS),
-    endpoint_of(search.SEARCH),
+    *map(endpoint_of, search.OPERATIONS),
     endpoint_of(run_log.LOG),
     endpoint_of(compare.COMPARE),
     *map(endpoint_of, notes.OPERATIONS),
@@ -80,13 +104,11 @@ log = logging.getLogger("gossamer.server")
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
 
-async def openapi(call: Call) -> Reply:
-    return Reply(value=document(ENDPOINTS))
+async def openapi(call: Call) -> dict[str, object]:
+    return document(ENDPOINTS)
 
 
-OPENAPI = Endpoint(
-    method="GET", path="/openapi.json", scope=PUBLIC, summary="This document", handler=openapi, gives=dict[str, object]
-)
+OPENAPI = Endpoint("GET", "/openapi.json", PUBLIC, "This document", openapi, gives=dict[str, object])
 
 
 def make_app(

@@ -1,4 +1,4 @@
-"""Dead letters: listed, shown with their attempts, their raw pages; replayed and purged, with a dry run that counts."""
+"""Dead letters, with their attempts and raw pages; their replay and removal, with a dry run that counts."""
 
 from __future__ import annotations
 
@@ -73,20 +73,16 @@ class LettersDone(msgspec.Struct, frozen=True, kw_only=True):
     replayed: Replayed | None = None
 
 
-async def listed(call: Call) -> Reply:
+async def list_some(call: Call) -> DeadLetterPage:
     query = call.of(LettersQuery)
     await _check_job(call, query.job, to_change=False)
     choice = DeadLetterChoice(job=query.job, reason=query.reason, domain=query.domain, group=query.group)
-    return Reply(value=await list_letters(call.project, choice, limit=query.limit, after=query.after))
-
-
-async def show(call: Call) -> Reply:
-    return Reply(value=await _letters(call))
+    return await list_letters(call.project, choice, limit=query.limit, after=query.after)
 
 
 async def raw(call: Call) -> Response:
     """The raw page as a download: a browser never renders it as a page of this server."""
-    letter = (await _letters(call))[0]
+    letter = (await show(call))[0]
     headers = {
         "content-disposition": f'attachment; filename="dead-letter-{letter.id}"',
         "x-content-type-options": "nosniff",
@@ -94,7 +90,7 @@ async def raw(call: Call) -> Response:
     return Response(await raw_page(call.project, letter), media_type="application/octet-stream", headers=headers)
 
 
-async def _letters(call: Call) -> list[DeadLetterDetail]:
+async def show(call: Call) -> list[DeadLetterDetail]:
     query = call.of(LetterQuery)
     try:
         found = await seen_letters(call.project, call.caller, query.target)
@@ -144,51 +140,16 @@ async def _check_job(call: Call, job: str | None, *, to_change: bool) -> None:
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/api/v1/dead-letters",
-        scope=JOBS,
-        summary="List dead letters, newest first",
-        handler=listed,
-        query=LettersQuery,
-        gives=DeadLetterPage,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/dead-letters/show",
-        scope=JOBS,
-        summary="A dead letter with every attempt",
-        handler=show,
-        query=LetterQuery,
-        gives=list[DeadLetterDetail],
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/dead-letters/raw",
-        scope=JOBS,
-        summary="The raw page of a dead letter, as a file",
-        handler=raw,
-        query=LetterQuery,
-        media="application/octet-stream",
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/dead-letters/replay",
-        scope=JOBS,
-        summary="Try dead letters again",
-        handler=replay,
-        body=ReplayRequest,
-        gives=LettersDone,
-        example={"job": "books-3", "reason": "timeout", "dry_run": True},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/dead-letters/purge",
-        scope=JOBS,
-        summary="Delete dead letters for good",
-        handler=purge,
-        body=LettersRequest,
-        gives=LettersDone,
-        example={"job": "books-3", "reason": "http-404", "dry_run": True},
-    ),
-)
+    Endpoint("GET", "/api/v1/dead-letters", JOBS, "List dead letters, newest first",
+             list_some, query=LettersQuery, gives=DeadLetterPage),
+    Endpoint("GET", "/api/v1/dead-letters/show", JOBS, "A dead letter with every attempt",
+             show, query=LetterQuery, gives=list[DeadLetterDetail]),
+    Endpoint("GET", "/api/v1/dead-letters/raw", JOBS, "The raw page of a dead letter, as a file",
+             raw, query=LetterQuery, media="application/octet-stream"),
+    Endpoint("POST", "/api/v1/dead-letters/replay", JOBS, "Try dead letters again",
+             replay, body=ReplayRequest, gives=LettersDone,
+             example={"job": "books-3", "reason": "timeout", "dry_run": True}),
+    Endpoint("POST", "/api/v1/dead-letters/purge", JOBS, "Delete dead letters for good",
+             purge, body=LettersRequest, gives=LettersDone,
+             example={"job": "books-3", "reason": "http-404", "dry_run": True}),
+)  # fmt: skip

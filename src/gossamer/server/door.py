@@ -107,7 +107,7 @@ class Door:
             raise ApiError(403, "role", words)
         query = parse_query(request, endpoint.query)
         if not endpoint.writes:
-            return self._response(await endpoint.handler(self._call(request, caller, query, None)))
+            return self._response(await endpoint.reply(self._call(request, caller, query, None)))
         content = await read_body(request, self._project.settings.server.max_body.bytes)
         body = None
         if endpoint.body is not None and (content or not endpoint.body_optional):
@@ -243,7 +243,7 @@ class Door:
         """Handle a write and log it, also if it was refused."""
         reply: Reply | Response
         try:
-            reply = await endpoint.handler(call)
+            reply = await endpoint.reply(call)
         except ApiError as error:
             await self._note(call, "", error.status)
             raise

@@ -58,7 +58,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A value to send as JSON. `target` names what was created or changed, for the audit log."""
+    """A value to send as JSON, for a handler that does not return the plain value: with its own headers, status or
+    `target`, which names for the audit log what was created or changed."""
 
     value: Any  # a struct, or a list of them
     status: int = 200
@@ -66,20 +67,23 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
 
 
-Handler = Callable[[Call], Awaitable[Reply | Response]]
+Handler = Callable[[Call], Awaitable[Any]]  # Any: a Reply, a Response, or a value to send as JSON
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+class Endpoint(msgspec.Struct, frozen=True):
     """`scope` is PUBLIC, ANY or a scope of keys; with `or_scope`, either of the two suffices. `gives` is the type of
-    the response; None means that it is not JSON."""
+    the response; None means that it is not JSON. A plain value that the handler returns is sent with `status`; for the
+    audit log, its field `names` is what was changed, else the last part of the address that is a variable."""
 
     method: str
     path: str
     scope: str
-    or_scope: str = ""
     summary: str
     handler: Handler
+    or_scope: str = ""
     gives: Any = None  # a type
+    status: int = 200
+    names: str = "id"
     query: type[msgspec.Struct] = NoQuery
     body: type[msgspec.Struct] | None = None
     body_optional: bool = False
@@ -102,6 +106,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     def writes(self) -> bool:
         return self.method not in ("GET", "HEAD")
 
+    async def reply(self, call: Call) -> Reply | Response:
+        found = await self.handler(call)
+        if isinstance(found, Reply | Response):
+            return found
+        target = getattr(found, self.names, "") or next(reversed(call.path.values()), "")
+        return Reply(value=found, status=self.status, target=str(target))
+
 
 def endpoint_of(operation: Operation[Any, Any]) -> Endpoint:  # Any: each has its own types
     """What is not in the path comes as the query of a GET or DELETE, or as the JSON body."""
@@ -109,21 +120,20 @@ def endpoint_of(operation: Operation[Any, Any]) -> Endpoint:  # Any: each has it
     rest = [field for field in msgspec.structs.fields(operation.ask) if field.name not in in_path]
     shape = _shape(operation.ask, rest) if in_path else operation.ask
 
-    async def handle(call: Call) -> Reply:
+    async def handle(call: Call) -> Any:
         sent = {name: getattr(call.of(shape), name) for name in shape.__struct_fields__} if rest else {}
         ask = msgspec.convert({**sent, **{name: call.path[name] for name in in_path}}, operation.ask)
-        value = await operation.run(call.project, call.caller, ask)
-        target = str(getattr(value, "id", "")) if operation.writes else ""
-        return Reply(value=value, status=201 if operation.method == "POST" else 200, target=target)
+        return await operation.run(call.project, call.caller, ask)
 
     has_body = operation.method in ("POST", "PUT") and bool(rest)
     return Endpoint(
-        method=operation.method,
-        path=operation.path,
-        scope=operation.scope,
+        operation.method,
+        operation.path,
+        operation.scope,
+        operation.summary,
+        handle,
+        status=201 if operation.method == "POST" else 200,
         for_admins=operation.for_admins,
-        summary=operation.summary,
-        handler=handle,
         gives=operation.gives,
         example=operation.example,
         body=shape if has_body else None,

@@ -1,4 +1,4 @@
-"""Jobs: listed, followed, paused, resumed, cancelled; their pages and records; their progress as events."""
+"""Jobs and schedules: list, pause, resume, cancel, run; pages and records of a job; its progress as events."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
 from ..model.job import Job
-from ..project.access.keys import JOBS, RECORDS, SCRAPE, is_still_open_to
+from ..project.access.keys import ADMIN, JOBS, RECORDS, SCRAPE, is_still_open_to
 from ..project.jobs.api_jobs import is_ended, job_for, wanted_pages
 from ..project.jobs.api_views import JobReport, JobReports, RecordPage, job_report, job_reports
 from ..project.jobs.jobs import JobChange, cancel_job, pause_job, resume_job
 from ..project.pages.results import JobAnswer, PageOutcome, answer_of
 from ..project.records.figures import History, job_history
 from ..project.records.records import RecordFilter, query_of
+from ..project.schedules.api_schedules import ScheduleRequest, write_schedule
+from ..project.schedules.changes import (
+    ScheduleAdded,
+    ScheduleChange,
+    ScheduleRun,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    run_schedule,
+)
+from ..project.schedules.schedules import ScheduleDetail, ScheduleList, list_schedules, show_schedule
 from .answers import ApiError, encode, not_found
-from .endpoint import Call, Endpoint, Reply
+from .endpoint import Call, Endpoint
 from .record_routes import STREAMED, RecordsForm, records_in_form
 
 RESULTS_AT_ONCE = 10
@@ -47,59 +58,45 @@ class ResultPage(msgspec.Struct, frozen=True, kw_only=True):
     next: int | None
 
 
-async def listed(call: Call) -> Reply:
+async def list_jobs(call: Call) -> JobReports:
     query = call.of(JobsQuery)
-    found = await job_reports(call.project, call.caller, limit=query.limit, after=query.after, status=query.status)
-    return Reply(value=found)
+    return await job_reports(call.project, call.caller, limit=query.limit, after=query.after, status=query.status)
 
 
-async def show(call: Call) -> Reply:
-    return Reply(value=await answer_of(call.project, call.pages, await _job(call)))
+async def show(call: Call) -> JobAnswer:
+    return await answer_of(call.project, call.pages, await _job(call))
 
 
-async def results(call: Call) -> Reply:
+async def results(call: Call) -> ResultPage:
     job, query = await _job(call), call.of(ResultsQuery)
     pages = await wanted_pages(call.project, job)
     if not pages:
         raise ApiError(409, "no_pages", "This job is a crawl: ask for its records instead.")
     found = await call.pages.outcomes(job, pages[query.after : query.after + query.limit])
     end = query.after + len(found)
-    return Reply(value=ResultPage(results=found, next=end if end < len(pages) else None))
+    return ResultPage(results=found, next=end if end < len(pages) else None)
 
 
-async def records(call: Call) -> Reply | Response:
+async def records(call: Call) -> RecordPage | Response:
     job = await _job(call)
     query = await query_of(call.project, RecordFilter(job=job.id))
     return await records_in_form(call, query, call.of(RecordsForm))
 
 
-async def figures(call: Call) -> Reply:
+async def figures(call: Call) -> History:
     found = await job_history(call.project, await _job(call))
     if found is None:
         raise ApiError(404, "forgotten", "The figures of this job are forgotten: they are kept for 30 days.")
-    return Reply(value=found)
+    return found
 
 
-async def pause(call: Call) -> Reply:
-    return await _change(call, "pause")
-
-
-async def resume(call: Call) -> Reply:
-    return await _change(call, "resume")
-
-
-async def cancel(call: Call) -> Reply:
-    return await _change(call, "cancel")
-
-
-async def _change(call: Call, verb: str) -> Reply:
+async def _change(call: Call, verb: str) -> JobChange:
     job = await _job(call, to_change=True)
     if is_ended(job):
         raise ApiError(
             409, "ended", f"The job has ended ({job.ending or job.state.value}): there is nothing to {verb}."
         )
-    done = await {"pause": pause_job, "resume": resume_job, "cancel": cancel_job}[verb](call.project, job.id)
-    return Reply(value=done, target=job.id)
+    return await {"pause": pause_job, "resume": resume_job, "cancel": cancel_job}[verb](call.project, job.id)
 
 
 async def events(call: Call) -> Response:
@@ -144,90 +141,59 @@ async def _job(call: Call, *, to_change: bool = False) -> Job:
     return found
 
 
+# -- schedules ---------------------------------------------------------------------------------------------------------
+
+
+class SchedulesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    ticks: Annotated[int, Meta(ge=0, le=1000)] = 0  # how many of the next runs to list, over all schedules
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    replace: bool = False  # also end the current run
+
+
+async def run_now(call: Call) -> ScheduleRun:
+    replace = call.of(RunRequest).replace if call.body is not None else False
+    return await run_schedule(call.project, call.path["name"], replace=replace)
+
+
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="List jobs, the newest first",
-        handler=listed,
-        query=JobsQuery,
-        gives=JobReports,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs/{job}",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="The status of a job, and the results of its pages",
-        handler=show,
-        gives=JobAnswer,
-        aliases=("/api/v1/async/jobs/{job}", "/api/v1/batch/{job}"),
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs/{job}/results",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="The pages of a scrape or a batch",
-        handler=results,
-        query=ResultsQuery,
-        gives=ResultPage,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs/{job}/records",
-        scope=RECORDS,
-        or_scope=JOBS,
-        summary="The records that a job saw: a page of them, or all as JSON Lines or CSV",
-        handler=records,
-        query=RecordsForm,
-        gives=RecordPage,
-        other_media=STREAMED,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs/{job}/figures",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="The figures of a job over time, in equal steps",
-        handler=figures,
-        gives=History,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/jobs/{job}/events",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="The progress of a job, as server-sent events",
-        handler=events,
-        media="text/event-stream",
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/jobs/{job}/pause",
-        scope=JOBS,
-        summary="Pause a job: its queued pages wait",
-        handler=pause,
-        gives=JobChange,
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/jobs/{job}/resume",
-        scope=JOBS,
-        summary="Resume a paused job",
-        handler=resume,
-        gives=JobChange,
-    ),
-    Endpoint(
-        method="DELETE",
-        path="/api/v1/jobs/{job}",
-        scope=JOBS,
-        or_scope=SCRAPE,
-        summary="Cancel a job; what it has stored stays",
-        handler=cancel,
-        gives=JobChange,
-        aliases=("/api/v1/async/jobs/{job}",),
-    ),
-)
+    Endpoint("GET", "/api/v1/jobs", JOBS, "List jobs, the newest first",
+             list_jobs, or_scope=SCRAPE, query=JobsQuery, gives=JobReports),
+    Endpoint("GET", "/api/v1/jobs/{job}", JOBS, "The status of a job, and the results of its pages",
+             show, or_scope=SCRAPE, gives=JobAnswer, aliases=("/api/v1/async/jobs/{job}", "/api/v1/batch/{job}")),
+    Endpoint("GET", "/api/v1/jobs/{job}/results", JOBS, "The pages of a scrape or a batch",
+             results, or_scope=SCRAPE, query=ResultsQuery, gives=ResultPage),
+    Endpoint("GET", "/api/v1/jobs/{job}/records", RECORDS,
+             "The records that a job saw: a page of them, or all as JSON Lines or CSV",
+             records, or_scope=JOBS, query=RecordsForm, gives=RecordPage, other_media=STREAMED),
+    Endpoint("GET", "/api/v1/jobs/{job}/figures", JOBS, "The figures of a job over time, in equal steps",
+             figures, or_scope=SCRAPE, gives=History),
+    Endpoint("GET", "/api/v1/jobs/{job}/events", JOBS, "The progress of a job, as server-sent events",
+             events, or_scope=SCRAPE, media="text/event-stream"),
+    Endpoint("POST", "/api/v1/jobs/{job}/pause", JOBS, "Pause a job: its queued pages wait",
+             lambda call: _change(call, "pause"), gives=JobChange),
+    Endpoint("POST", "/api/v1/jobs/{job}/resume", JOBS, "Resume a paused job",
+             lambda call: _change(call, "resume"), gives=JobChange),
+    Endpoint("DELETE", "/api/v1/jobs/{job}", JOBS, "Cancel a job; what it has stored stays",
+             lambda call: _change(call, "cancel"), or_scope=SCRAPE, gives=JobChange,
+             aliases=("/api/v1/async/jobs/{job}",)),
+    Endpoint("GET", "/api/v1/schedules", JOBS, "All schedules, and the next runs",
+             lambda call: list_schedules(call.project, ticks=call.of(SchedulesQuery).ticks),
+             query=SchedulesQuery, gives=ScheduleList),
+    Endpoint("POST", "/api/v1/schedules", ADMIN, "Add a schedule, or replace one",
+             lambda call: write_schedule(call.project, call.of(ScheduleRequest)),
+             body=ScheduleRequest, gives=ScheduleAdded, status=201, names="name",
+             example={"name": "nightly", "spider": "https://shop.example/", "cron": "0 3 * * *", "limit": 1000}),
+    Endpoint("GET", "/api/v1/schedules/{name}", JOBS, "One schedule with its last runs and its next ticks",
+             lambda call: show_schedule(call.project, call.path["name"]), gives=ScheduleDetail),
+    Endpoint("DELETE", "/api/v1/schedules/{name}", ADMIN, "Remove a schedule; its current run goes on",
+             lambda call: remove_schedule(call.project, call.path["name"]), gives=ScheduleChange),
+    Endpoint("POST", "/api/v1/schedules/{name}/pause", ADMIN, "Pause a schedule: no more runs start",
+             lambda call: pause_schedule(call.project, call.path["name"]), gives=ScheduleChange),
+    Endpoint("POST", "/api/v1/schedules/{name}/resume", ADMIN, "Begin its runs again",
+             lambda call: resume_schedule(call.project, call.path["name"]), gives=ScheduleChange),
+    Endpoint("POST", "/api/v1/schedules/{name}/run", ADMIN, "Begin a run now",
+             run_now, body=RunRequest, body_optional=True, gives=ScheduleRun, status=202, names="job",
+             example={"replace": False}),
+)  # fmt: skip

@@ -8,6 +8,7 @@ How it fails: ToolFailed and the errors of project/, with messages that name the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
@@ -44,17 +45,7 @@ from ..project.open import Project
 from ..project.pages.results import PageOutcome, PageReader
 from ..project.records.records import RecordFilter, query_of, schemas
 from ..project.sites.site_map import map_site
-from ..project.spiders.healing import (
-    HealingApply,
-    HealingOf,
-    HealingQuery,
-    HealingUndo,
-    apply_healing,
-    learn_healing,
-    list_healings,
-    show_healing,
-    undo_healing,
-)
+from ..project.spiders import healing as rules
 from ..project.workers.workers import list_workers
 from .mcp_answers import FactName, Pieces, ToolAnswer, ToolFailed, Words, identifier, time_words, words_among
 
@@ -67,14 +58,10 @@ NO_WORKER = Words(
 )
 
 STATUSES = (
-    Words("queued"),
-    Words("running"),
-    Words("paused"),
-    Words("completed"),
-    Words("failed"),
-    Words("cancelled"),
-)
+    Words("queued"), Words("running"), Words("paused"), Words("completed"), Words("failed"), Words("cancelled"),
+)  # fmt: skip
 
+JOB_FIELDS = ("job_id", "name", "status", "total", "done", "failed", "open", "started")  # of a list of jobs
 Id = Annotated[str, Meta(min_length=1, max_length=100)]
 Format = Literal["markdown", "text", "html", "links", "metadata", "product", "article"]
 
@@ -258,16 +245,10 @@ async def job_status(agent: Agent, wanted: JobStatusQuery) -> ToolAnswer:
             "status": words_among(report.status, STATUSES),
         }
         return ToolAnswer(facts=facts, text=_lines([report]), source=Words("a report, which may quote web pages"))
-    listed = await job_reports(agent.project, agent.caller, limit=wanted.limit, after=wanted.cursor)
-    short = [
-        {
-            name: getattr(job, name)
-            for name in ("job_id", "name", "status", "total", "done", "failed", "open", "started")
-        }
-        for job in listed.jobs
-    ]
+    found = await job_reports(agent.project, agent.caller, limit=wanted.limit, after=wanted.cursor)
+    short = [{name: getattr(job, name) for name in JOB_FIELDS} for job in found.jobs]
     return ToolAnswer(
-        facts={"jobs": len(short), "next_cursor": identifier(listed.next) if listed.next is not None else None},
+        facts={"jobs": len(short), "next_cursor": identifier(found.next) if found.next is not None else None},
         words=Words("") if short else Words("There are no jobs."),
         text=_lines(short),
         source=Words("a list of jobs"),
@@ -299,10 +280,8 @@ async def job_cancel(agent: Agent, wanted: JobCancel) -> ToolAnswer:
     if is_ended(job):
         raise ToolFailed(Words("The job has ended already: there is nothing to cancel."))
     await cancel_job(agent.project, job.id)
-    return ToolAnswer(
-        facts={"job_id": identifier(job.id), "status": Words("cancelled")},
-        words=Words("What it has stored stays."),
-    )
+    words = Words("What it has stored stays.")
+    return ToolAnswer(facts={"job_id": identifier(job.id), "status": Words("cancelled")}, words=words)
 
 
 async def _job(agent: Agent, id: str, *, to_change: bool = False) -> Job:
@@ -354,17 +333,17 @@ async def healing(agent: Agent, wanted: HealingAsked) -> ToolAnswer:
     project, caller = agent.project, agent.caller
     source = Words("the evidence for rules, which quotes web pages")
     if wanted.spider is None:
-        found: list[Any] = list(await list_healings(project, caller, HealingQuery()))
+        found: list[Any] = list(await rules.list_healings(project, caller, rules.HealingQuery()))
         return ToolAnswer(text=_lines(found), source=source, words=Words("") if found else Words("No new layout."))
-    match wanted.action:
-        case "undo":
-            value: Any = await undo_healing(project, caller, HealingUndo(spider=wanted.spider))
-        case "apply":
-            value = await apply_healing(project, caller, HealingApply(spider=wanted.spider, fields=wanted.fields))
-        case "learn":
-            value = await learn_healing(project, caller, HealingOf(spider=wanted.spider))
-        case _:
-            value = await show_healing(project, caller, HealingOf(spider=wanted.spider))
+    if wanted.action == "undo":
+        value: Any = await rules.undo_healing(project, caller, rules.HealingUndo(spider=wanted.spider))
+    elif wanted.action == "apply":
+        value = await rules.apply_healing(
+            project, caller, rules.HealingApply(spider=wanted.spider, fields=wanted.fields)
+        )
+    else:
+        look = rules.learn_healing if wanted.action == "learn" else rules.show_healing
+        value = await look(project, caller, rules.HealingOf(spider=wanted.spider))
     return ToolAnswer(text=_lines([value]), source=source)
 
 
@@ -372,14 +351,12 @@ async def stats(agent: Agent, wanted: StatsAsked) -> ToolAnswer:
     project = agent.project
     workers = await list_workers(project)
     spiders = await catalogue(project)
-    listed = await job_reports(project, agent.caller, limit=100)
-    states: dict[str, int] = {}
-    for job in listed.jobs:
-        states[job.status] = states.get(job.status, 0) + 1
+    found = await job_reports(project, agent.caller, limit=100)
+    states = dict(Counter(job.status for job in found.jobs))
     value = {
         "at": iso_time(project.clock.now()),
         "workers": sum(not worker.missing for worker in workers),
-        "jobs": states | ({"more": 1} if listed.next is not None else {}),
+        "jobs": states | ({"more": 1} if found.next is not None else {}),
         "record_types": sorted({shape.type for shape in await schemas(project)}),
         "spiders": [{"name": one.name, "summary": one.summary[:200]} for one in spiders],
     }
@@ -397,7 +374,7 @@ async def _check_served(agent: Agent) -> None:
 # -- the list ------------------------------------------------------------------------------------------------------
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
+class Tool(msgspec.Struct, frozen=True):
     """A key needs one of `scopes`. Tools that write or send requests are noted in the audit log."""
 
     name: str
@@ -424,91 +401,29 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 TOOLS = (
-    Tool(
-        name="scrape",
-        words="Fetch one page politely and read it. A long page comes in pieces: ask again with next_offset.",
-        arguments=Scrape,
-        run=scrape,
-        scopes=(SCRAPE,),
-        reaches_out=True,
-    ),
-    Tool(
-        name="map",
-        words="List the addresses of a site, from its sitemaps and the links of the page.",
-        arguments=Map,
-        run=map_tool,
-        scopes=(SCRAPE,),
-        reaches_out=True,
-    ),
-    Tool(
-        name="crawl_start",
-        words="Start a crawl of a site (url) or of a spider. Returns at once with a job_id.",
-        arguments=CrawlStart,
-        run=crawl_start,
-        scopes=(JOBS,),
-        writes=True,
-        reaches_out=True,
-    ),
-    Tool(
-        name="job_status",
-        words="The status of a job: pages done, failed, open, rate, ETA. Without job_id: the newest jobs.",
-        arguments=JobStatusQuery,
-        run=job_status,
-        scopes=(JOBS, SCRAPE),
-    ),
-    Tool(
-        name="job_results",
-        words="The results of a job as JSON lines: records of a crawl, pages of a scrape.",
-        arguments=JobResults,
-        run=job_results,
-        scopes=(RECORDS, JOBS, SCRAPE),
-    ),
-    Tool(
-        name="job_cancel",
-        words="Cancel a job. What it has stored stays.",
-        arguments=JobCancel,
-        run=job_cancel,
-        scopes=(JOBS,),
-        writes=True,
-        destroys=True,
-    ),
-    Tool(
-        name="query_records",
-        words="Stored records by type, spider, site, time, as JSON lines.",
-        arguments=QueryRecords,
-        run=query_records,
-        scopes=(RECORDS,),
-    ),
-    Tool(
-        name="record_history",
-        words="Every version of a record: what changed, and when.",
-        arguments=RecordHistoryAsked,
-        run=record_history,
-        scopes=(RECORDS,),
-    ),
-    Tool(
-        name="why",
-        words="The story of a URL: who found it, what was tried, why it is missing.",
-        arguments=Why,
-        run=why,
-        scopes=(RECORDS, JOBS),
-    ),
-    Tool(
-        name="healing",
-        words="New rules for recipes whose site has a new layout: evidence, apply, undo. No request is made.",
-        arguments=HealingAsked,
-        run=healing,
-        scopes=(ADMIN,),
-        writes=True,
-    ),
-    Tool(
-        name="stats",
-        words="The project at a glance: workers, jobs, record types, spiders.",
-        arguments=StatsAsked,
-        run=stats,
-        scopes=(RECORDS, JOBS),
-    ),
-)
+    Tool("scrape", "Fetch one page politely and read it. A long page comes in pieces: ask again with next_offset.",
+         Scrape, scrape, (SCRAPE,), reaches_out=True),
+    Tool("map", "List the addresses of a site, from its sitemaps and the links of the page.",
+         Map, map_tool, (SCRAPE,), reaches_out=True),
+    Tool("crawl_start", "Start a crawl of a site (url) or of a spider. Returns at once with a job_id.",
+         CrawlStart, crawl_start, (JOBS,), writes=True, reaches_out=True),
+    Tool("job_status", "The status of a job: pages done, failed, open, rate, ETA. Without job_id: the newest jobs.",
+         JobStatusQuery, job_status, (JOBS, SCRAPE)),
+    Tool("job_results", "The results of a job as JSON lines: records of a crawl, pages of a scrape.",
+         JobResults, job_results, (RECORDS, JOBS, SCRAPE)),
+    Tool("job_cancel", "Cancel a job. What it has stored stays.",
+         JobCancel, job_cancel, (JOBS,), writes=True, destroys=True),
+    Tool("query_records", "Stored records by type, spider, site, time, as JSON lines.",
+         QueryRecords, query_records, (RECORDS,)),
+    Tool("record_history", "Every version of a record: what changed, and when.",
+         RecordHistoryAsked, record_history, (RECORDS,)),
+    Tool("why", "The story of a URL: who found it, what was tried, why it is missing.",
+         Why, why, (RECORDS, JOBS)),
+    Tool("healing", "New rules for recipes whose site has a new layout: evidence, apply, undo. No request is made.",
+         HealingAsked, healing, (ADMIN,), writes=True),
+    Tool("stats", "The project at a glance: workers, jobs, record types, spiders.",
+         StatsAsked, stats, (RECORDS, JOBS)),
+)  # fmt: skip
 
 
 # -- texts ---------------------------------------------------------------------------------------------------------

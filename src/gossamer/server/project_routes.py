@@ -1,4 +1,5 @@
-"""The project as a whole: its workers, spiders, learned routes, proxies, quality and settings. And its figures."""
+"""The project as a whole: its sites, workers, spiders, routes, proxies, quality, settings and figures. What applies to
+the jobs of all keys needs an admin key."""
 
 from __future__ import annotations
 
@@ -13,15 +14,17 @@ from ..model.figures import Figures
 from ..project.access.keys import ADMIN, JOBS, METRICS, RECORDS
 from ..project.jobs.api_views import CatalogueEntry, catalogue, seen_quality
 from ..project.open import Project
+from ..project.overrides import OverrideView
 from ..project.records.figures import History, history, totals
 from ..project.records.metrics import CONTENT_TYPE, exposition
 from ..project.records.records import QualityScore
 from ..project.settings_view import SettingView, setting_lines, settings_view
 from ..project.sites.proxies import PoolView, proxy_pools
 from ..project.sites.routes import RouteReport, route_report
+from ..project.sites.sites import QueuePage, SiteView, queue_by_site, rest_site, resume_site, site_view, slow_site
 from ..project.workers.scaling import Scaling, scaling
 from ..project.workers.workers import WorkerView, drain_worker, forget_worker, list_workers
-from .endpoint import Call, Endpoint, Reply
+from .endpoint import Call, Endpoint
 
 HOUR = 3600.0
 KEPT_FOR = 10  # metrics are reused for this many times as long as it took to read them ...
@@ -59,61 +62,24 @@ class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     name: Annotated[str, Meta(max_length=255)]  # as in the list of workers; host/pid suffices
 
 
-async def workers(call: Call) -> Reply:
-    return Reply(value=await list_workers(call.project))
-
-
-async def forget(call: Call) -> Reply:
-    worker = await forget_worker(call.project, call.of(DrainRequest).name)
-    return Reply(value=worker, target=worker.name)
-
-
-async def drain(call: Call) -> Reply:
-    worker = await drain_worker(call.project, call.of(DrainRequest).name)
-    return Reply(value=worker, status=202, target=worker.name)
-
-
-async def restart(call: Call) -> Reply:
-    worker = await drain_worker(call.project, call.of(DrainRequest).name, restart=True)
-    return Reply(value=worker, status=202, target=worker.name)
-
-
-async def spiders(call: Call) -> Reply:
-    return Reply(value=await catalogue(call.project))
-
-
-async def routes(call: Call) -> Reply:
-    query = call.of(RoutesQuery)
-    return Reply(value=await route_report(call.project, query.site, limit=query.limit))
-
-
-async def proxies(call: Call) -> Reply:
-    return Reply(value=await proxy_pools(call.project, call.of(ProxiesQuery).pool))
-
-
-async def scores(call: Call) -> Reply:
+async def scores(call: Call) -> list[QualityScore]:
     query = call.of(QualityQuery)
-    return Reply(value=await seen_quality(call.project, call.caller, query.spider, days=query.days))
+    return await seen_quality(call.project, call.caller, query.spider, days=query.days)
 
 
-async def settings(call: Call) -> Reply:
-    return Reply(value=settings_view(setting_lines(call.project.settings, call.of(SettingsQuery).key)))
-
-
-async def wanted_workers(call: Call) -> Reply:
-    return Reply(value=await scaling(call.project))
-
-
-async def figures(call: Call) -> Reply:
+async def figures(call: Call) -> History:
     query = call.of(FiguresQuery)
     since = call.project.clock.now() - HOUR if query.since is None else query.since
-    return Reply(
-        value=await history(call.project, since=since, until=query.until, step=query.step, domain=query.domain)
-    )
+    return await history(call.project, since=since, until=query.until, step=query.step, domain=query.domain)
 
 
-async def all_figures(call: Call) -> Reply:
-    return Reply(value=await totals(call.project))
+async def routes(call: Call) -> RouteReport:
+    query = call.of(RoutesQuery)
+    return await route_report(call.project, query.site, limit=query.limit)
+
+
+async def settings(call: Call) -> dict[str, SettingView]:
+    return settings_view(setting_lines(call.project.settings, call.of(SettingsQuery).key))
 
 
 class SharedMetrics:
@@ -140,121 +106,95 @@ class SharedMetrics:
         return text
 
 
+WORKER = {"name": "host/4711"}
+
+
+# -- sites -------------------------------------------------------------------------------------------------------------
+
+
+class SitesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    job: str | None = None
+    cause: str | None = None
+    search: Annotated[str, Meta(max_length=253)] = ""
+    sort: str = "open"
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    skip: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+
+
+class SlowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    rate: Annotated[str, Meta(max_length=50)]  # at this rate: 6/m
+
+
+class RestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    duration: Annotated[str, Meta(max_length=50)] = "1h"
+
+
+class SiteResumed(msgspec.Struct, frozen=True, kw_only=True):
+    """`changed` is False if nothing was set by hand for its pace, and none was learned."""
+
+    site: str
+    changed: bool
+
+
+async def list_sites(call: Call) -> QueuePage:
+    asked = msgspec.structs.asdict(call.of(SitesQuery))
+    return await queue_by_site(call.project, **asked, sees=call.caller.sees)
+
+
+async def rest(call: Call) -> OverrideView:
+    wanted = call.of(RestRequest) if call.body is not None else RestRequest()
+    return await rest_site(call.project, call.caller, call.path["site"], wanted.duration)
+
+
+async def resume(call: Call) -> SiteResumed:
+    site = call.path["site"]
+    return SiteResumed(site=site, changed=await resume_site(call.project, call.caller, site))
+
+
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/api/v1/workers",
-        scope=JOBS,
-        summary="The processes that work on the project, on all machines",
-        handler=workers,
-        gives=list[WorkerView],
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/workers/drain",
-        scope=ADMIN,
-        summary="Drain a worker: it finishes its pages and exits",
-        handler=drain,
-        body=DrainRequest,
-        gives=WorkerView,
-        example={"name": "host/4711"},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/workers/restart",
-        scope=ADMIN,
-        summary="Restart a worker: it finishes its pages, and another one takes its place",
-        handler=restart,
-        body=DrainRequest,
-        gives=WorkerView,
-        example={"name": "host/4711"},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/v1/workers/forget",
-        scope=ADMIN,
-        summary="Take a worker that is gone for good off the list",
-        handler=forget,
-        body=DrainRequest,
-        gives=WorkerView,
-        example={"name": "host/4711"},
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/spiders",
-        scope=JOBS,
-        or_scope=RECORDS,
-        summary="The spiders and recipes of the project",
-        handler=spiders,
-        gives=list[CatalogueEntry],
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/routes",
-        scope=ADMIN,
-        summary="The routes learned for each site, and what is left of the budgets",
-        handler=routes,
-        query=RoutesQuery,
-        gives=RouteReport,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/proxies",
-        scope=ADMIN,
-        summary="The proxy pools and the health of their proxies",
-        handler=proxies,
-        query=ProxiesQuery,
-        gives=list[PoolView],
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/quality",
-        scope=RECORDS,
-        summary="Quality scores by day, spider, type and field",
-        handler=scores,
-        query=QualityQuery,
-        gives=list[QualityScore],
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/settings",
-        scope=ADMIN,
-        summary="The settings and where each came from; secrets are masked",
-        handler=settings,
-        query=SettingsQuery,
-        gives=dict[str, SettingView],
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/scaling",
-        scope=METRICS,
-        summary="The pages that can be fetched now, and the number of workers for them",
-        handler=wanted_workers,
-        gives=Scaling,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/figures",
-        scope=METRICS,
-        summary="Figures over time, in steps: pages by outcome, speed, success, latency, errors",
-        handler=figures,
-        query=FiguresQuery,
-        gives=History,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/figures/totals",
-        scope=METRICS,
-        summary="All counters since the beginning",
-        handler=all_figures,
-        gives=Figures,
-    ),
-    Endpoint(
-        method="GET",
-        path="/metrics",
-        scope=METRICS,
-        summary="Figures for Prometheus, from the shared state",
-        handler=SharedMetrics().answer,
-        media="text/plain",
-    ),
-)
+    Endpoint("GET", "/api/v1/workers", JOBS, "The processes that work on the project, on all machines",
+             lambda call: list_workers(call.project), gives=list[WorkerView]),
+    Endpoint("POST", "/api/v1/workers/drain", ADMIN, "Drain a worker: it finishes its pages and exits",
+             lambda call: drain_worker(call.project, call.of(DrainRequest).name),
+             body=DrainRequest, gives=WorkerView, status=202, names="name", example=WORKER),
+    Endpoint("POST", "/api/v1/workers/restart", ADMIN,
+             "Restart a worker: it finishes its pages, and another one takes its place",
+             lambda call: drain_worker(call.project, call.of(DrainRequest).name, restart=True),
+             body=DrainRequest, gives=WorkerView, status=202, names="name", example=WORKER),
+    Endpoint("POST", "/api/v1/workers/forget", ADMIN, "Take a worker that is gone for good off the list",
+             lambda call: forget_worker(call.project, call.of(DrainRequest).name),
+             body=DrainRequest, gives=WorkerView, names="name", example=WORKER),
+    Endpoint("GET", "/api/v1/spiders", JOBS, "The spiders and recipes of the project",
+             lambda call: catalogue(call.project), or_scope=RECORDS, gives=list[CatalogueEntry]),
+    Endpoint("GET", "/api/v1/routes", ADMIN, "The routes learned for each site, and what is left of the budgets",
+             routes, query=RoutesQuery, gives=RouteReport),
+    Endpoint("GET", "/api/v1/proxies", ADMIN, "The proxy pools and the health of their proxies",
+             lambda call: proxy_pools(call.project, call.of(ProxiesQuery).pool),
+             query=ProxiesQuery, gives=list[PoolView]),
+    Endpoint("GET", "/api/v1/quality", RECORDS, "Quality scores by day, spider, type and field",
+             scores, query=QualityQuery, gives=list[QualityScore]),
+    Endpoint("GET", "/api/v1/settings", ADMIN, "The settings and where each came from; secrets are masked",
+             settings, query=SettingsQuery, gives=dict[str, SettingView]),
+    Endpoint("GET", "/api/v1/scaling", METRICS,
+             "The pages that can be fetched now, and the number of workers for them",
+             lambda call: scaling(call.project), gives=Scaling),
+    Endpoint("GET", "/api/v1/figures", METRICS,
+             "Figures over time, in steps: pages by outcome, speed, success, latency, errors",
+             figures, query=FiguresQuery, gives=History),
+    Endpoint("GET", "/api/v1/figures/totals", METRICS, "All counters since the beginning",
+             lambda call: totals(call.project), gives=Figures),
+    Endpoint("GET", "/metrics", METRICS, "Figures for Prometheus, from the shared state",
+             SharedMetrics().answer, media="text/plain"),
+    Endpoint("GET", "/api/v1/sites", JOBS, "Sites with open pages of running jobs, and why they wait",
+             list_sites, query=SitesQuery, gives=QueuePage),
+    Endpoint("GET", "/api/v1/sites/{site}", ADMIN, "Everything known about a site",
+             lambda call: site_view(call.project, call.path["site"]), gives=SiteView),
+    Endpoint("POST", "/api/v1/sites/{site}/slow", ADMIN, "Visit a site at a rate, on all workers",
+             lambda call: slow_site(call.project, call.caller, call.path["site"], call.of(SlowRequest).rate),
+             body=SlowRequest, gives=OverrideView, names="key", example={"rate": "6/m"}),
+    Endpoint("POST", "/api/v1/sites/{site}/rest", ADMIN, "Send no requests to a site for some time",
+             rest, body=RestRequest, body_optional=True, gives=OverrideView, names="key",
+             example={"duration": "2h"}),
+    Endpoint("POST", "/api/v1/sites/{site}/resume", ADMIN, "Take back what was set by hand for a site's pace",
+             resume, gives=SiteResumed),
+)  # fmt: skip

@@ -98,17 +98,17 @@ class AttemptsQuery(AttemptFilter, frozen=True, kw_only=True, forbid_unknown_fie
     after: Annotated[str, Meta(max_length=100)] | None = None
 
 
-async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm | RecordsQuery) -> Reply | Response:
+async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm | RecordsQuery) -> RecordPage | Response:
     """The records of a query, in the requested format."""
     if form.format == "csv":
         most = call.project.settings.server.max_stream.bytes
         return await streamed(call.project, record_table(call.project, call.caller, query, most=most), TABLE)
     if form.format == "jsonl":
         return await streamed(call.project, as_lines(record_lines(call.project, call.caller, query)), LINES)
-    return Reply(value=await record_page(call.project, call.caller, query, limit=form.limit, after=form.after))
+    return await record_page(call.project, call.caller, query, limit=form.limit, after=form.after)
 
 
-async def records(call: Call) -> Reply | Response:
+async def records(call: Call) -> RecordPage | Response:
     wanted = call.of(RecordsQuery)
     if wanted.job is not None:
         await _seen_job(call, wanted.job)
@@ -129,17 +129,17 @@ async def changes(call: Call) -> Response:
     )
 
 
-async def history(call: Call) -> Reply:
+async def history(call: Call) -> list[RecordVersions]:
     wanted = call.of(HistoryQuery)
     found = await seen_history(
         call.project, call.caller, wanted.key, type=wanted.type, site=wanted.site, limit=wanted.limit
     )
     if not found:
         raise not_found("record with that key, or of that address,")
-    return Reply(value=found)
+    return found
 
 
-async def diff(call: Call) -> Reply:
+async def diff(call: Call) -> list[RecordDifference] | Reply:
     wanted = call.of(DiffQuery)
     for job in (wanted.before, wanted.after):
         await _seen_job(call, job)
@@ -150,21 +150,20 @@ async def diff(call: Call) -> Reply:
             return Reply(value=found, headers={CUT: str(len(found))})
         found.append(difference)
         weight += weight_of(msgspec.to_builtins(difference, enc_hook=str))
-    return Reply(value=found)
+    return found
 
 
-async def attempts(call: Call) -> Reply:
+async def attempts(call: Call) -> AttemptList:
     query = call.of(AttemptsQuery)
     if query.job is not None:
         await _seen_job(call, query.job)
     wanted = AttemptFilter(**{name: getattr(query, name) for name in AttemptFilter.__struct_fields__})
-    found = await list_attempts(call.project, wanted, limit=query.limit, after=query.after, caller=call.caller)
-    return Reply(value=found)
+    return await list_attempts(call.project, wanted, limit=query.limit, after=query.after, caller=call.caller)
 
 
-async def why(call: Call) -> Reply:
+async def why(call: Call) -> Story:
     asked = call.of(WhyQuery)
-    return Reply(value=await seen_story(call.project, call.caller, asked.url, _request(asked)))
+    return await seen_story(call.project, call.caller, asked.url, _request(asked))
 
 
 def _request(asked: WhyQuery) -> Request | None:
@@ -232,62 +231,20 @@ async def as_lines(found: AsyncIterator[object]) -> AsyncIterator[bytes]:
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/api/v1/records",
-        scope=RECORDS,
-        summary="Records by job, spider, type, site and time: a page of them, or all as JSON Lines or CSV",
-        handler=records,
-        query=RecordsQuery,
-        gives=RecordPage,
-        other_media=STREAMED,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/records/changes",
-        scope=RECORDS,
-        summary=f"What was stored since a cursor, as JSON Lines; the next cursor is the header {CURSOR}",
-        handler=changes,
-        query=ChangesQuery,
-        media=LINES,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/records/history",
-        scope=RECORDS,
-        summary="All versions of a record",
-        handler=history,
-        query=HistoryQuery,
-        gives=list[RecordVersions],
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/records/diff",
-        scope=RECORDS,
-        summary="What one job saw differently from another; the first differences, with the header "
-        f"{CUT} where there are more than {MOST_DIFFERENCES:,}, or more than {MOST_BYTES >> 20} MiB",
-        handler=diff,
-        query=DiffQuery,
-        gives=list[RecordDifference],
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/attempts",
-        scope=RECORDS,
-        or_scope=JOBS,
-        summary="What was tried, the newest first",
-        handler=attempts,
-        query=AttemptsQuery,
-        gives=AttemptList,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/why",
-        scope=RECORDS,
-        or_scope=JOBS,
-        summary="The story of a URL: who found it, what was tried, what became of it",
-        handler=why,
-        query=WhyQuery,
-        gives=Story,
-    ),
-)
+    Endpoint("GET", "/api/v1/records", RECORDS,
+             "Records by job, spider, type, site and time: a page of them, or all as JSON Lines or CSV",
+             records, query=RecordsQuery, gives=RecordPage, other_media=STREAMED),
+    Endpoint("GET", "/api/v1/records/changes", RECORDS,
+             f"What was stored since a cursor, as JSON Lines; the next cursor is the header {CURSOR}",
+             changes, query=ChangesQuery, media=LINES),
+    Endpoint("GET", "/api/v1/records/history", RECORDS, "All versions of a record",
+             history, query=HistoryQuery, gives=list[RecordVersions]),
+    Endpoint("GET", "/api/v1/records/diff", RECORDS,
+             "What one job saw differently from another; the first differences, with the header "
+             f"{CUT} where there are more than {MOST_DIFFERENCES:,}, or more than {MOST_BYTES >> 20} MiB",
+             diff, query=DiffQuery, gives=list[RecordDifference]),
+    Endpoint("GET", "/api/v1/attempts", RECORDS, "What was tried, the newest first",
+             attempts, or_scope=JOBS, query=AttemptsQuery, gives=AttemptList),
+    Endpoint("GET", "/api/v1/why", RECORDS, "The story of a URL: who found it, what was tried, what became of it",
+             why, or_scope=JOBS, query=WhyQuery, gives=Story),
+)  # fmt: skip

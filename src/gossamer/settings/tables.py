@@ -317,7 +317,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     shrink: timedelta | None = timedelta(days=7)  # how often SQLite files are written anew after that, at most
 
 
-class Files(msgspec.Struct, frozen=True, kw_only=True):
+class FilesTable(msgspec.Struct, frozen=True, kw_only=True):
     """[files]: files that spiders request with page.file and page.download."""
 
     max_size: Size = Size(1024 * 1024 * 1024)  # of one file; a larger one is refused
@@ -398,7 +398,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sessions: SessionsTable = SessionsTable()
     urls: Urls = Urls()
     store: Store = Store()
-    files: Files = Files()
+    files: FilesTable = FilesTable()
     quality: QualityTable = QualityTable()
     expect: Expect = Expect()
     heal: HealTable = HealTable()

@@ -26,7 +26,7 @@ from typing import Self
 
 from ..clock import Clock, SystemClock
 from ..errors import BackendUnavailable, GossamerError
-from ..model.events import EventSink, Silence, Trouble
+from ..model.events import EventSink, NullSink, Trouble
 from ..model.page import Snapshot
 from ..model.record import PageResult
 from .contract import Archive, RecordStore
@@ -78,7 +78,7 @@ class Sink:
         self._spool = spool
         self._drain: Drain | None = None
         if spool is not None:
-            self._drain = Drain(spool, records, archive, clock or SystemClock(), events or Silence(), notes=notes)
+            self._drain = Drain(spool, records, archive, clock or SystemClock(), events or NullSink(), notes=notes)
         self._max_batch = max_batch
         self._drain_within = drain_within
         self._room = asyncio.Semaphore(max_waiting)

@@ -15,7 +15,6 @@ import pytest_asyncio
 from playwright.async_api import Dialog, Page, expect
 
 from gossamer.access.contract import ApiKey, AuditLine, Callback, CallbackState
-from gossamer.access.keys import ROLES
 from gossamer.frontier.contract import DeadFilter, JobTerms, WorkerCard
 from gossamer.model.alert import AlertChange, AlertState, Notice, NoticeSubject, Severity, Silence, Standing
 from gossamer.model.incident import Closing, Incident, IncidentAlert, Subject, SubjectKind
@@ -26,7 +25,7 @@ from gossamer.model.route import ProxyOutcome
 from gossamer.model.schedule import Schedule, Term
 from gossamer.model.task import Candidate
 from gossamer.model.url import shape_of
-from gossamer.project.access.keys import add_key
+from gossamer.project.access.keys import ROLES, add_key
 from gossamer.project.access.sign_in import SignIns
 from gossamer.project.live_settings import kind_of
 from gossamer.project.open import Project

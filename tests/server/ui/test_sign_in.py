@@ -22,11 +22,12 @@ from .screen import Screen, a_screen
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 # The status of each form that holds its token and nothing else, for a job or site named x: done, asked first, not
-# there; all others lack a field, or name a schedule that is not there.
+# there; all others lack a field.
 ALONE = {
     "/ui/queue/{site}/resume": 303,
     **dict.fromkeys(("/ui/dead/replay", "/ui/dead/purge", "/ui/routes/forget"), 200),
     **{f"/ui/jobs/{{job}}/{verb}": 404 for verb in ("pause", "resume", "cancel", "again")},
+    **{f"/ui/schedules/{{name}}/{verb}": 404 for verb in ("pause", "resume", "run", "remove")},
     "/ui/incidents/{incident}/close": 404,
 }
 

@@ -55,7 +55,7 @@ class Collision(Exception):
     """Raised inside a transaction: another one wrote the same row first. The work must be repeated."""
 
 
-class Session:
+class PostgresTransaction:
     """A connection in a transaction. `@records` in its statements stands for that table in our schema."""
 
     def __init__(self, connection: Connection, schema: str) -> None:
@@ -94,14 +94,14 @@ class PostgresDatabase:
             raise translate_at_work(error, self.address.place) from error
         return found
 
-    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[PostgresTransaction], Awaitable[T]]) -> T:
         """Run `work` in one transaction and return its result after the commit. `work` may run several times."""
         collision: BaseException | None = None
         for _ in range(MAX_TRIES):
             try:
                 async with self.pool.acquire() as connection, connection.transaction(isolation="read_committed"):
                     await connection.execute(PLAN_FOR_LOOKUPS)
-                    return await work(Session(connection, self.address.schema))
+                    return await work(PostgresTransaction(connection, self.address.schema))
             except (*COLLISIONS, Collision) as error:
                 collision = error
             except DRIVER_ERRORS as error:
@@ -151,9 +151,9 @@ class _Snapshot(PostgresDatabase):
     async def rows(self, sql: str, *values: Any) -> list[Row]:
         return await self.transact(lambda session: session.rows(sql, *values))
 
-    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[PostgresTransaction], Awaitable[T]]) -> T:
         try:
-            return await work(Session(self.pool, self.address.schema))
+            return await work(PostgresTransaction(self.pool, self.address.schema))
         except DRIVER_ERRORS as error:
             raise translate_at_work(error, self.address.place) from error
 

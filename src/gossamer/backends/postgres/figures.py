@@ -28,7 +28,7 @@ from ...store.figure_rules import (
     roll_up_figures,
     rows_for,
 )
-from .connection import PostgresDatabase, Session
+from .connection import PostgresDatabase, PostgresTransaction
 
 MOST_OPEN = 8  # minutes that a writer remembers, the most recently used
 
@@ -82,7 +82,7 @@ class Count:
             self._minutes[start] = (writer, whole)
             self.start, self.writer, self.text = start, writer, figures_text(whole)
 
-    async def finish(self, session: Session, new: Sequence[PageResult], *, written: bool) -> None:
+    async def finish(self, session: PostgresTransaction, new: Sequence[PageResult], *, written: bool) -> None:
         """Write the rest; `written` is the text that is already stored. `new` are the results whose attempts were not
         known."""
         if written:
@@ -127,7 +127,7 @@ class FigureSheets:
             self._rolled_in = int(now // MINUTE)
             await self._database.transact(lambda session: self._roll_up(session, now))
 
-    async def _roll_up(self, session: Session, now: float) -> None:
+    async def _roll_up(self, session: PostgresTransaction, now: float) -> None:
         await session.run(_MAKE_TOTAL)
         total = await session.rows(_LOCK_TOTAL)
         if not total:  # another process is doing it

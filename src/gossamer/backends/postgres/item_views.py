@@ -12,7 +12,7 @@ import msgspec
 
 from ...errors import Misconfigured
 from ...store.item_views import Path, Selected
-from ..records.dialect import Session
+from ..records.dialect import SqlSession
 from ..records.views import SqlItemViews, literal
 from .address import quoted
 from .connection import PostgresDatabase
@@ -40,7 +40,7 @@ class PostgresItemViews(SqlItemViews):
         self._database = database
         self._schema = quoted(database.address.schema)
 
-    async def take_turn(self, session: Session) -> None:
+    async def take_turn(self, session: SqlSession) -> None:
         await session.define(_PATIENCE)
         await session.rows(_TAKE_TURN)
 

@@ -14,7 +14,7 @@ from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, VISIT_FIELDS
 from ..records.changes import Identity
 from ..records.dialect import Row
 from ..records.statements import add, new_rows
-from .connection import Collision, Session
+from .connection import Collision, PostgresTransaction
 from .figures import Count
 from .record_sql import POSTGRES
 from .stored_text import identity_of, to_stored
@@ -64,7 +64,7 @@ class PostgresBatch:
     words = POSTGRES
 
     def __init__(
-        self, session: Session, queryable: Queryable, *, count: Count | None = None, stores: bool = False
+        self, session: PostgresTransaction, queryable: Queryable, *, count: Count | None = None, stores: bool = False
     ) -> None:
         self._session = session
         self._queryable = queryable

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ...store.contract import RecordQuery
 from ..records import dialect as records
 from ..records.dialect import Dialect, Row
-from .connection import PostgresDatabase, Session
+from .connection import PostgresDatabase, PostgresTransaction
 from .stored_text import identity_of, read, to_stored
 
 T = TypeVar("T")
@@ -82,8 +82,8 @@ class PostgresSql:
     async def look_up(self, sql: str, *values: Any) -> list[Row]:
         return _rows(await self._database.transact(lambda session: session.rows(sql, *map(_bound, values))))
 
-    async def transact(self, work: Callable[[records.Session], Awaitable[T]]) -> T:
-        async def write(session: Session) -> T:
+    async def transact(self, work: Callable[[records.SqlSession], Awaitable[T]]) -> T:
+        async def write(session: PostgresTransaction) -> T:
             await session.run(_DURABLY)
             return await work(PostgresSession(session))
 
@@ -91,9 +91,9 @@ class PostgresSql:
 
 
 class PostgresSession:
-    """Fulfils `Session` of the shared record store."""
+    """Fulfils `SqlSession` of the shared record store."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: PostgresTransaction) -> None:
         self._session = session
 
     async def rows(self, sql: str, *values: Any) -> list[Row]:

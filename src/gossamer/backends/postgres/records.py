@@ -25,7 +25,7 @@ from ..records.dialect import Row
 from ..records.records import KNOWN_ATTEMPT, SqlRecords, struct_of
 from ..records.stream import count_rows, dump_rows, load_rows
 from ..records.writes import save_results
-from .connection import CONNECT_WITHIN, PostgresDatabase, Session, open_database
+from .connection import CONNECT_WITHIN, PostgresDatabase, PostgresTransaction, open_database
 from .errors import Unstorable
 from .figures import Count, FigureSheets
 from .item_views import PostgresItemViews
@@ -121,7 +121,7 @@ class PostgresRecords(SqlRecords):
         await self._figures.roll_up_when_due(now)
         async with self._figures.counting() as sheet:
 
-            async def write(session: Session) -> tuple[list[int], Count]:
+            async def write(session: PostgresTransaction) -> tuple[list[int], Count]:
                 known = dict(map(tuple, await session.rows(_MARKS, every_mark(marks))))
                 rows = without_erased(results, marks, known)
                 kept = [result for result, _ in rows if result is not None]
@@ -195,7 +195,7 @@ class PostgresRecordStream:
         return msgspec.json.decode(rows[0][0], type=MoveMark) if rows else None
 
     async def set_mark(self, mark: MoveMark | None) -> None:
-        async def write(session: Session) -> None:
+        async def write(session: PostgresTransaction) -> None:
             await session.run("CREATE TABLE IF NOT EXISTS @move_mark (mark text NOT NULL)")
             await session.run("DELETE FROM @move_mark")
             if mark is not None:
@@ -212,7 +212,7 @@ class PostgresRecordStream:
                 yield batch
 
     async def load(self, batch: Sequence[RecordRow]) -> None:
-        async def write(session: Session, as_json: Queryable) -> None:
+        async def write(session: PostgresTransaction, as_json: Queryable) -> None:
             await load_rows(PostgresBatch(session, as_json, stores=True), batch)
 
         try:
@@ -231,7 +231,7 @@ class PostgresRecordStream:
         await self._store.views.refresh(whole=True)
 
     async def clear(self) -> None:
-        async def write(session: Session) -> None:
+        async def write(session: PostgresTransaction) -> None:
             await session.run(f"TRUNCATE {', '.join(f'@{table}' for table in TABLES)}")
 
         await self._database.transact(write)

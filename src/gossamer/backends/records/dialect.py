@@ -15,7 +15,7 @@ T = TypeVar("T")
 Row = tuple[Any, ...]  # Any: the types of a row are those of the schema
 
 
-class Session(Protocol):
+class SqlSession(Protocol):
     """A transaction. Texts are given and returned as they are; a list is one value, for `= ANY ($1::text[])`."""
 
     async def rows(self, sql: str, *values: Any) -> list[Row]: ...
@@ -93,7 +93,7 @@ class SqlDatabase(Protocol):
     async def look_up(self, sql: str, *values: Any) -> list[Row]:
         """As `rows`, for few rows of tables that may be huge: indexes are used, whatever the statistics say."""
 
-    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[SqlSession], Awaitable[T]]) -> T:
         """Run `work` in one transaction; return its result once that is on disk. `work` may run several times."""
 
 

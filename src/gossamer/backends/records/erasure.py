@@ -11,7 +11,7 @@ from typing import Any
 
 from ...model.erasure import ErasedVersion, Holdings
 from ...model.record import RecordIdentity
-from .dialect import Dialect, Session, SqlDatabase, names_of
+from .dialect import Dialect, SqlDatabase, SqlSession, names_of
 
 _MARK = """
 INSERT INTO @erased AS kept (mark, until) VALUES ($1, $2)
@@ -52,7 +52,7 @@ _FORGET_SENT = "DELETE FROM @sent_notes WHERE fingerprint = $1"
 
 
 async def mark_erased(database: SqlDatabase, marks: Sequence[bytes], until: float) -> None:
-    async def write(session: Session) -> None:
+    async def write(session: SqlSession) -> None:
         if database.dialect.marking:
             await session.run(database.dialect.marking)
         await session.run_many(_MARK, [(mark, until) for mark in sorted(marks)])
@@ -111,7 +111,7 @@ async def _erase(
     seers: list[str],
     counted: list[str],
     spiders: list[str],
-    session: Session,
+    session: SqlSession,
 ) -> int:
     async def numbers_of(pages: Sequence[tuple[bytes, str]]) -> list[int]:
         return sorted([row[0] for fingerprint, _ in pages for row in await session.rows(_PAGE, fingerprint)])

@@ -16,7 +16,7 @@ from ...model.record import RecordIdentity
 from ...model.run_records import DifferenceKind, RunRecords
 from ...store.contract import Difference, Retirement, Version
 from ...store.record_rules import Seen, VersionMark, difference, difference_kind
-from .dialect import Dialect, Session, SqlDatabase
+from .dialect import Dialect, SqlDatabase, SqlSession
 
 COMPARED = 1000  # records whose versions are compared at a time
 COMPARED_DATA = 100  # possibly different records whose data is read at a time
@@ -226,7 +226,9 @@ class SqlHistory:
         return sum([await self.sql.transact(partial(_retire_some, words, wanted, first)) for first in starts])
 
 
-async def _retire_these(words: Dialect, wanted: Retirement, records: Sequence[RecordIdentity], session: Session) -> int:
+async def _retire_these(
+    words: Dialect, wanted: Retirement, records: Sequence[RecordIdentity], session: SqlSession
+) -> int:
     number = _NUMBER.format(identified=words.identified(1))
     found = [row[0] for one in records for row in await session.rows(number, *words.identity(*one))]
     present = [row[0] for row in await session.rows(_PRESENT, await session.lock_records(found))]
@@ -235,7 +237,7 @@ async def _retire_these(words: Dialect, wanted: Retirement, records: Sequence[Re
     return len(present)
 
 
-async def _retire_some(words: Dialect, wanted: Retirement, first: int, session: Session) -> int:
+async def _retire_some(words: Dialect, wanted: Retirement, first: int, session: SqlSession) -> int:
     """Mark the gone ones among the records from the number `first` on; return how many."""
     stands_for = None if wanted.of is None else list(wanted.of)
     asked: tuple[Any, ...] = (wanted.job, wanted.spider, list(wanted.earlier), wanted.checked_by, stands_for)

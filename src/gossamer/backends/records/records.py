@@ -26,7 +26,7 @@ from ...store.figure_rules import TEN_MINUTES, read_figures, reader_of, sort_mea
 from ...store.record_rows import ATTEMPT_FIELDS, TALLY_FIELDS, VISIT_FIELDS, item_counts
 from ...store.record_rules import mend, stored_record, write_cursor
 from . import erasure, queries
-from .dialect import Row, Session, SqlDatabase
+from .dialect import Row, SqlDatabase, SqlSession
 from .history import SqlHistory
 from .queries import CHUNK, Selection, selection
 from .views import SqlItemViews
@@ -251,7 +251,7 @@ class SqlRecords(SqlHistory, ABC):
     async def note_sent(self, note: SentNote, *, replaces_before: float = -math.inf) -> bool:
         values = (note.job, note.fingerprint, note.owner, note.at, replaces_before)
 
-        async def write(session: Session) -> bool:
+        async def write(session: SqlSession) -> bool:
             return await session.run(_NOTE_SENT, *values) > 0
 
         return await self.sql.transact(write)
@@ -283,7 +283,7 @@ class SqlRecords(SqlHistory, ABC):
     async def _prune(self, first: int, cutoff: float) -> int:
         pages = (first, first + PRUNED_PAGES - 1)
 
-        async def delete(session: Session) -> int:
+        async def delete(session: SqlSession) -> int:
             return sum([await session.run(sql, *pages, cutoff) for sql in self.sql.dialect.prunes])
 
         return await self.sql.transact(delete)

@@ -36,7 +36,7 @@ from ...store.item_views import (
     shape_of,
 )
 from ...store.record_rules import mend
-from .dialect import Session, SqlDatabase
+from .dialect import SqlDatabase, SqlSession
 
 log = logging.getLogger("gossamer.records")
 
@@ -129,7 +129,7 @@ class SqlItemViews(ABC):
             log.warning(problem)
         self.problem = problem
 
-    async def _make(self, type: str, seen: Fields, session: Session) -> None:
+    async def _make(self, type: str, seen: Fields, session: SqlSession) -> None:
         """Bring the view of a type up to date, if it is not."""
         await self.take_turn(session)
         views = {type: msgspec.json.decode(text, type=ItemView) for type, text in await session.rows(_KNOWN)}
@@ -180,7 +180,7 @@ class SqlItemViews(ABC):
         """The value at a path of the data, converted to a kind of column."""
 
     @abstractmethod
-    async def take_turn(self, session: Session) -> None:
+    async def take_turn(self, session: SqlSession) -> None:
         """Wait until no other process makes views, but not for long."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import Misconfigured
 from ...store.item_views import Path, Selected
 from ...store.record_rules import mend
-from ..records.dialect import Session
+from ..records.dialect import SqlSession
 from ..records.views import SqlItemViews, literal
 from .connection import Database
 from .record_sql import SqliteSql
@@ -55,7 +55,7 @@ class SqliteItemViews(SqlItemViews):
         super().__init__(sql)
         self._path = database.path
 
-    async def take_turn(self, session: Session) -> None:
+    async def take_turn(self, session: SqlSession) -> None:
         """Writers take turns."""
 
     def value(self, path: Path, kind: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from ...store.contract import RecordQuery
 from ...store.record_rules import mend
-from ..records.dialect import Dialect, Row, Session
+from ..records.dialect import Dialect, Row, SqlSession
 from .connection import Database
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class SqliteSql:
 
     look_up = rows
 
-    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[SqlSession], Awaitable[T]]) -> T:
         return await self._database.write(lambda connection: result_of(work(SqliteSession(connection))))
 
 

@@ -19,7 +19,7 @@ _CODES = {
 NO_JOB = "Job not found"
 
 
-def told(error: ApiError) -> Response:
+def error_response(error: ApiError) -> Response:
     """The error as `{success: false, error, code, details}`. An invalid request is a 400; 502 is never used, because
     the clients repeat a request after it."""
     status = 400 if error.status == 422 else error.status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -39,7 +40,7 @@ from .bodies import (
 )
 from .conversion import ModelRequest, model_request, requested_page, scrape_request, site_crawl_request
 from .documents import PAGE, base_of, document_of, job_body, warned
-from .errors import no_job, not_done, told
+from .errors import error_response, no_job, not_done
 from .search import search_pages
 
 MAP_SECONDS = 60.0
@@ -320,44 +321,22 @@ async def undone(call: Call) -> Reply:
 
 
 def _endpoint(method: str, path: str, scope: str, summary: str, handler: Handler, **more: Any) -> Endpoint:
-    return Endpoint(method=method, path=path, scope=scope, summary=summary, handler=handler, tells=told, **more)
-
-
-def _bound(handler: Any, **values: Any) -> Handler:  # Any: a handler with more parameters
-    async def handle(call: Call) -> Reply:
-        reply: Reply = await handler(call, **values)
-        return reply
-
-    return handle
+    return Endpoint(method, path, scope, summary, handler, tells=error_response, **more)
 
 
 def _of(version: str) -> list[Endpoint]:
+    old = version == "v1"
     made = [
         _endpoint("POST", f"/{version}/scrape", SCRAPE, "One page", scrape, body=ScrapeBody, acknowledges=False),
-        _endpoint(
-            "POST",
-            f"/{version}/map",
-            SCRAPE,
-            "The addresses of a site",
-            _bound(map_pages, plain=version == "v1"),
-            body=MapBody,
-            acknowledges=False,
-        ),
-        _endpoint(
-            "POST",
-            f"/{version}/search",
-            SCRAPE,
-            "Search, by the engine of the settings",
-            _bound(search_pages, plain=version == "v1"),
-            body=SearchBody,
-            acknowledges=False,
-        ),
-        _endpoint("POST", f"/{version}/crawl", JOBS, "Crawl a site", _bound(crawl, version=version), body=CrawlBody),
-        _endpoint(
-            "POST", f"/{version}/batch/scrape", SCRAPE, "Many pages", _bound(batch, version=version), body=BatchBody
-        ),
+        _endpoint("POST", f"/{version}/map", SCRAPE, "The addresses of a site", partial(map_pages, plain=old),
+                  body=MapBody, acknowledges=False),
+        _endpoint("POST", f"/{version}/search", SCRAPE, "Search, by the engine of the settings",
+                  partial(search_pages, plain=old), body=SearchBody, acknowledges=False),
+        _endpoint("POST", f"/{version}/crawl", JOBS, "Crawl a site", partial(crawl, version=version), body=CrawlBody),
+        _endpoint("POST", f"/{version}/batch/scrape", SCRAPE, "Many pages", partial(batch, version=version),
+                  body=BatchBody),
         _endpoint("GET", f"/{version}/crawl/active", JOBS, "Crawls that run", active, or_scope=SCRAPE),
-    ]
+    ]  # fmt: skip
     for kind in (CRAWL, BATCH):
         path = f"/{version}/{kind}/{{job}}"
         made += [

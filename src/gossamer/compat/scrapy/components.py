@@ -31,8 +31,8 @@ from twisted.python.failure import Failure as TwistedFailure
 from ...errors import Misconfigured, ParseFailed
 from ...parse.page_context import LONGEST_NAME, Stats, can_count
 from .callbacks import ForeignCallbacks
-from .early_end import Closing, End, Look
-from .engine import Engine
+from .early_end import EarlyEnd, End, Look
+from .engine import CrawlerEngine
 
 SENT = ("engine_started", "engine_stopped", "spider_opened", "spider_closed", "spider_error", "spider_idle",
         "item_scraped", "item_dropped", "item_error", "response_received", "request_scheduled",
@@ -64,9 +64,9 @@ class ProjectCrawler(Crawler):
     ) -> None:
         super().__init__(spidercls, settings)
         self.stats = PageStats(self)
-        self.closing = Closing(self.settings, end, look)
+        self.closing = EarlyEnd(self.settings, end, look)
         self.foreign = ForeignCallbacks(self)
-        self.engine: Any = Engine(self.closing)  # Any: it is not Scrapy's
+        self.engine: Any = CrawlerEngine(self.closing)  # Any: it is not Scrapy's
         self.engine.received = self.told_of
         self.logformatter = build_from_crawler(load_object(self.settings["LOG_FORMATTER"]), self)
         self.request_fingerprinter = build_from_crawler(load_object(self.settings["REQUEST_FINGERPRINTER_CLASS"]), self)

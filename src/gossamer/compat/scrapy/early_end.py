@@ -37,7 +37,7 @@ End = Callable[[str], Awaitable[object]]
 Look = Callable[[], Awaitable[JobTally | None]]
 
 
-class Closing:
+class EarlyEnd:
     """For one job in one process. `end` ends the job, `look` says what all workers have counted; None if there is no
     job: in `gossamer check`, in a replay."""
 

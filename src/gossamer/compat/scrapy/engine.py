@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred, succeed
 from ...errors import FetchFailed, FetchRefused, ParseFailed
 from ...model.task import Request
 from ...parse.page_context import ask_here
-from .early_end import USUAL, Closing
+from .early_end import USUAL, EarlyEnd
 from .responses import made_response, network_error
 
 NO_PAGE = (
@@ -28,10 +28,10 @@ NO_PAGE = (
 )
 
 
-class Engine:
+class CrawlerEngine:
     """The object at `crawler.engine`. `queued` converts a Scrapy request to ours, `received` tells of a response."""
 
-    def __init__(self, closing: Closing) -> None:
+    def __init__(self, closing: EarlyEnd) -> None:
         self._closing = closing
         self.queued: Callable[[scrapy.Request], Request] | None = None
         self.received: Callable[[Response], Awaitable[None]] | None = None

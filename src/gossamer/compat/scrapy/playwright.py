@@ -37,7 +37,7 @@ def render_of(meta: Mapping[str, Any], warn: Warn) -> Render | None:
     actions: list[Action] = []
     screenshot = False
     for one in listed.values() if isinstance(listed, Mapping) else listed:
-        name, args, kwargs = told(one)
+        name, args, kwargs = call_parts(one)
         if name == "screenshot":
             screenshot = True
         elif name == "wait_for_load_state":
@@ -51,7 +51,7 @@ def render_of(meta: Mapping[str, Any], warn: Warn) -> Render | None:
     return Render(wait_until=moment if moment in MOMENTS else "", actions=tuple(actions), screenshot=screenshot)
 
 
-def told(method: Any) -> tuple[str, Sequence[Any], Mapping[str, Any]]:
+def call_parts(method: Any) -> tuple[str, Sequence[Any], Mapping[str, Any]]:
     """The name and the arguments of a PageMethod, or of the mapping that stands for it in a queued request."""
     if isinstance(method, Mapping):
         return str(method.get("method", "")), tuple(method.get("args", ())), dict(method.get("kwargs", {}))
@@ -64,7 +64,7 @@ def queueable(meta: Mapping[str, Any]) -> dict[str, Any]:
     if not listed:
         return dict(meta)
     pairs = listed.items() if isinstance(listed, Mapping) else enumerate(listed)
-    kept = [(key, dict(zip(("method", "args", "kwargs"), told(one), strict=True))) for key, one in pairs]
+    kept = [(key, dict(zip(("method", "args", "kwargs"), call_parts(one), strict=True))) for key, one in pairs]
     plain = dict(kept) if isinstance(listed, Mapping) else [one for _, one in kept]
     return {**meta, METHODS: plain}
 

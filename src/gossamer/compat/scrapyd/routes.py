@@ -71,7 +71,7 @@ def read_form(content: bytes, content_type: str) -> ScrapydForm:
     return ScrapydForm(tuple(pairs))
 
 
-def told(error: ApiError) -> Response:
+def error_response(error: ApiError) -> Response:
     """The error as Scrapyd's clients read it."""
     status = error.status if error.status in (401, 403, 413, 421, 429, 500, 501, 503) else 200
     return Response(encode({"status": "error", "message": str(error)}), status, error.headers, JSON)
@@ -257,15 +257,15 @@ def _reply(call: Call, target: str = "", **values: Any) -> Reply:
 
 def _endpoint(method: str, name: str, summary: str, handler: Callable[[Call], Awaitable[Reply]]) -> Endpoint:
     return Endpoint(
-        method=method,
-        path=f"/{name}.json",
+        method,
+        f"/{name}.json",
+        JOBS,
+        summary,
+        handler,
         aliases=(f"//{name}.json",),  # scrapyd-client asks so if its `url` ends with a slash, as it usually does
-        scope=JOBS,
-        summary=summary,
-        handler=handler,
         query=Query,
         reads=read_form if method == "POST" else None,
-        tells=told,
+        tells=error_response,
         basic=True,
     )
 

@@ -26,12 +26,12 @@ from .page_actions import (
     MAX_REQUESTS,
     SCREEN,
     PageTraffic,
+    action_words,
     make_ready,
     obstacle,
     read_page,
     stop_page,
     take_picture,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ class BrowserPage:
     @property
     def at(self) -> str:
         """The spider's action or wait that is in progress."""
-        return told(self._traffic.action) if self._traffic is not None and self._traffic.action is not None else ""
+        return (
+            action_words(self._traffic.action) if self._traffic is not None and self._traffic.action is not None else ""
+        )
 
     async def obstacle(self) -> str:
         """What prevents the action, as far as the page can tell."""
@@ -283,7 +285,7 @@ class BrowserPage:
         await self._ready(page)
         limit = self._request.limits.max_body
         url, text = await read_page(session, limit)
-        shown = self._documents.shown(url)
+        shown = self._documents.answer_to(url)
         picture = await take_picture(page) if self._render.screenshot else b""
         if len(picture) > limit:
             self._notes.append(f"the screenshot has {len(picture)} bytes, more than {limit}, and was dropped")

@@ -157,7 +157,7 @@ class MainFrame:
             raise BadResponse(f"The response has more than {_MAX_HEADERS} headers.")
         return headers
 
-    def shown(self, url: str) -> FrameAnswer | None:
+    def answer_to(self, url: str) -> FrameAnswer | None:
         """The response of the document that the browser shows at `url`; None if there is none.
 
         A document that a page created itself (`blob:`, `about:blank`) belongs to the one that created it.

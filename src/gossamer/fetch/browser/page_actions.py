@@ -234,14 +234,14 @@ async def _act(page: Page, traffic: PageTraffic, action: Action, settle: float, 
         began = time.monotonic()
         for times in range(action.most):
             if times and (now := time.monotonic()) > last_round:
-                return f"{told(action)} until {action.until}: not after {times} times in {now - began:.0f} s"
+                return f"{action_words(action)} until {action.until}: not after {times} times in {now - began:.0f} s"
             if action.do == "scroll":
                 more = await _scroll_on(page, traffic, action, settle)
             else:
                 more = await _click_if_there(page, traffic, action, settle, clicked=times > 0)
             if not more:
                 return ""
-        return f"{told(action)} until {action.until}: not after {action.most} times"
+        return f"{action_words(action)} until {action.until}: not after {action.most} times"
     if action.do == "collect":
         return await _collect(page, action)
     for _ in range(max(1, action.times)):
@@ -276,10 +276,10 @@ async def _act(page: Page, traffic: PageTraffic, action: Action, settle: float, 
 
 async def _collect(page: Page, action: Action) -> str:
     more = await page.evaluate(_COLLECT, [action.selector, action.most])
-    return f"{told(action)}: more than {action.most} elements" if more is True else ""
+    return f"{action_words(action)}: more than {action.most} elements" if more is True else ""
 
 
-def told(action: Action) -> str:
+def action_words(action: Action) -> str:
     """An action in a few words."""
     return " ".join(filter(None, (action.do, action.selector)))[:200]
 

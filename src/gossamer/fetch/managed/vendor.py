@@ -123,7 +123,9 @@ def describe(
 
     The key comes from `key`, else from the variable `env`, else from the file `secret` (a path from `root`).
     """
-    return _Reader(name, _with_preset(name, table)).vendor(os.environ if environ is None else environ, root or Path())
+    return _VendorReader(name, _with_preset(name, table)).vendor(
+        os.environ if environ is None else environ, root or Path()
+    )
 
 
 def _with_preset(name: str, table: Managed) -> Managed:
@@ -136,7 +138,7 @@ def _with_preset(name: str, table: Managed) -> Managed:
     return msgspec.structs.replace(table, **given)
 
 
-class _Reader:
+class _VendorReader:
     def __init__(self, name: str, table: Managed) -> None:
         self._name = name
         self._table = table

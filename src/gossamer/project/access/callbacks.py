@@ -18,10 +18,11 @@ from ...access.contract import CallbackState as CallbackState
 from ...access.contract import FirecrawlShape as FirecrawlShape
 from ...access.webhooks import new_secret, rotated, valid_secrets
 from ...clock import iso_time
-from ...errors import Misconfigured
+from ...errors import Misconfigured, NotThere
 from ...model.job import Job
 from ..jobs.api_jobs import public_url
 from ..open import Project
+from ..view_fields import view_of
 from .callback_messages import STARTED, message_about, message_id
 from .keys import Caller
 
@@ -125,19 +126,16 @@ async def list_callbacks(
     return [_view(one) for one, _ in zip(wanted, range(limit), strict=False)]
 
 
-async def show_callback(project: Project, id: str, *, owner: str | None = None) -> CallbackDetail | None:
-    found = await project.state.callbacks.callback(id)
-    if found is None or owner not in (None, found.owner):
-        return None
+async def show_callback(project: Project, id: str, *, owner: str | None = None) -> CallbackDetail:
+    """With an `owner`, only one of that key. Raises NotThere."""
+    found = await _find(project, id, owner)
     body = json.loads(found.body) if found.body else None  # it may hold values that msgspec rejects: see `encode`
     return CallbackDetail(**msgspec.structs.asdict(_view(found)), body=body)
 
 
 async def replay_callback(project: Project, id: str) -> CallbackView:
-    """Send a callback again, with all its tries. Raises Misconfigured for one that is unknown or still waits."""
-    found = await project.state.callbacks.callback(id)
-    if found is None:
-        raise Misconfigured(f"There is no callback {id}. `gossamer callbacks list` lists them.")
+    """Send a callback again, with all its tries. Raises NotThere, and Misconfigured for one that still waits."""
+    found = await _find(project, id)
     if found.state is CallbackState.WAITING:
         raise Misconfigured(f"The job {found.job} has not ended yet: its callback is sent when it does.")
     again = msgspec.structs.replace(
@@ -153,16 +151,13 @@ async def replay_callback(project: Project, id: str) -> CallbackView:
     return _view(again)
 
 
+async def _find(project: Project, id: str, owner: str | None = None) -> Callback:
+    found = await project.state.callbacks.callback(id)
+    if found is None or owner not in (None, found.owner):
+        raise NotThere(f"There is no callback {id}. `gossamer callbacks list` lists them.")
+    return found
+
+
 def _view(one: Callback) -> CallbackView:
-    return CallbackView(
-        id=one.id,
-        job=one.job,
-        url=one.url,
-        state=one.state,
-        made_at=iso_time(one.made_at),
-        next_at=iso_time(one.next_at) if one.state is CallbackState.DUE else None,
-        tries=one.tries,
-        ended_at=iso_time(one.ended_at) if one.ended_at is not None else None,
-        status=one.status or None,
-        message=one.message,
-    )
+    next_at = iso_time(one.next_at) if one.state is CallbackState.DUE else None
+    return view_of(CallbackView, one, "made_at", "ended_at", next_at=next_at, status=one.status or None)

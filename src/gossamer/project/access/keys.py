@@ -7,40 +7,30 @@ for an unknown scope or key, BackendUnavailable.
 from __future__ import annotations
 
 import difflib
+import re
+import secrets
 from collections.abc import Iterable
 from datetime import timedelta
+from hashlib import sha256
+from hmac import compare_digest
 
 import msgspec
 
 from ...access.contract import ApiKey, AuditLine
-from ...access.keys import (
-    ADMIN,
-    JOBS,
-    METRICS,
-    OPERATOR,
-    RECORDS,
-    ROLES,
-    SCOPES,
-    SCRAPE,
-    VIEWER,
-    digest_of,
-    key_text,
-    new_id,
-    new_secret,
-)
-from ...access.keys import opens as _opens
-from ...access.keys import parts_of as _parts_of
-from ...clock import iso_time
-from ...errors import Misconfigured
+from ...errors import Misconfigured, NotThere
 from ...model.job import Job
 from ..open import Project
-from ..view_fields import view_fields
+from ..view_fields import view_of
 
-__all__ = ["ADMIN", "JOBS", "METRICS", "RECORDS", "SCOPES", "SCRAPE"]  # and the names defined below
 USE_NOTED_EVERY = 60.0  # seconds; a write for each request would cost more than the request
 LONGEST_NAME = 100
 MOST_OPEN = 100_000  # jobs of the owner of the project, to whom the limit of a key does not apply
 LOCAL = "local"  # owner of everything done with the one-time token of a server without keys
+SCOPES = SCRAPE, JOBS, RECORDS, METRICS, ADMIN = "scrape", "jobs", "records", "metrics", "admin"
+# A role is on top of the scopes, all of which it has. A viewer sees everything and changes nothing; an operator changes
+# everything but who has keys and what is erased.
+ROLES = VIEWER, OPERATOR, ADMINISTRATOR = "viewer", "operator", "admin"
+_KEY = re.compile(r"gos_([0-9a-z]{1,16})_([0-9A-Za-z-]{16,64})", re.ASCII)
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +138,40 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     address: str
 
 
+# -- the text of a key -----------------------------------------------------------------------------------------------
+# `gos_<id>_<secret>`. The secret has 256 random bits, so its plain SHA-256 cannot be reversed: no slow hash is needed.
+
+
+def new_id() -> str:
+    return secrets.token_hex(5)
+
+
+def new_secret() -> str:
+    """32 random bytes in letters, digits and dashes: a double click selects the whole key."""
+    return secrets.token_urlsafe(32).replace("_", "-")
+
+
+def key_text(id: str, secret: str) -> str:
+    return f"gos_{id}_{secret}"
+
+
+def digest_of(secret: str) -> str:
+    return sha256(secret.encode()).hexdigest()
+
+
+def parts_of(text: str) -> tuple[str, str] | None:
+    """Id and secret of a key; None if the text is not a key."""
+    found = _KEY.fullmatch(text)
+    return (found[1], found[2]) if found else None
+
+
+def opens(key: ApiKey, secret: str, now: float) -> bool:
+    """Is this the key's secret, and is the key still valid? Takes the same time for a wrong secret as for a right
+    one."""
+    is_right = compare_digest(key.digest, digest_of(secret))
+    return is_right and key.revoked_at is None and (key.expires_at is None or now < key.expires_at)
+
+
 # -- creating and revoking -----------------------------------------------------------------------------------------
 
 
@@ -210,13 +234,13 @@ async def list_keys(project: Project) -> list[KeyView]:
 
 
 async def revoke_key(project: Project, wanted: str) -> KeyView:
-    """Revoke the key with that id, otherwise the active one with that name. Raises Misconfigured."""
+    """Revoke the key with that id, otherwise the active one with that name. Raises NotThere."""
     now = project.clock.now()
     keys = await project.state.keys.keys()
     found = [key for key in keys if key.id == wanted]
     found = found or [key for key in keys if key.name == wanted and key.revoked_at is None]
     if not found:
-        raise Misconfigured(f"There is no key {wanted!r}. `gossamer keys list` shows all of them.")
+        raise NotThere(f"There is no key {wanted!r}. `gossamer keys list` shows all of them.")
     await project.state.keys.revoke(found[0].id, now)
     return _view(await project.state.keys.key(found[0].id) or found[0], now)
 
@@ -228,9 +252,7 @@ async def has_keys(project: Project) -> bool:
 
 
 def _view(key: ApiKey, now: float) -> KeyView:
-    fields = view_fields(key, "created_at", "expires_at", "revoked_at", "used_at")
-    del fields["digest"]
-    return KeyView(**fields, state=_state(key, now))
+    return view_of(KeyView, key, "created_at", "expires_at", "revoked_at", "used_at", state=_state(key, now))
 
 
 def _state(key: ApiKey, now: float) -> str:
@@ -251,9 +273,9 @@ def one_time_token() -> tuple[str, Token]:
 
 async def caller_of(project: Project, text: str) -> Caller | None:
     """The holder of a key; None if the key is not valid. Notes, about once a minute, that the key was used."""
-    parts = _parts_of(text)
+    parts = parts_of(text)
     key = await project.state.keys.key(parts[0]) if parts is not None else None
-    if parts is None or key is None or not _opens(key, parts[1], project.clock.now()):
+    if parts is None or key is None or not opens(key, parts[1], project.clock.now()):
         return None
     return await holder_of(project, key)
 
@@ -283,7 +305,7 @@ async def is_still_open_to(project: Project, caller: Caller) -> bool:
 
 def secret_digest(text: str) -> str | None:
     """The SHA-256 of the secret in a token for this machine; None for any other text."""
-    parts = _parts_of(text)
+    parts = parts_of(text)
     return digest_of(parts[1]) if parts is not None and parts[0] == LOCAL else None
 
 
@@ -308,7 +330,4 @@ async def note_write(
 
 async def audit_lines(project: Project, *, key: str | None = None, limit: int = 100) -> list[AuditView]:
     """The newest lines of the audit log; with the id of a key, only those of that key."""
-    return [
-        AuditView(**{**msgspec.structs.asdict(line), "at": iso_time(line.at)})
-        for line in await project.state.audit.lines(limit, key=key)
-    ]
+    return [view_of(AuditView, line, "at") for line in await project.state.audit.lines(limit, key=key)]

@@ -111,7 +111,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     states: dict[str, int]
 
 
-class _Entry(NamedTuple):
+class _BoardRow(NamedTuple):
     """What a row is made of. Only the rows that are shown are made: a board may have thousands."""
 
     name: str
@@ -168,15 +168,15 @@ class _Entry(NamedTuple):
         )
 
 
-def _worst(one: _Entry) -> tuple[int, int, str]:
+def _worst(one: _BoardRow) -> tuple[int, int, str]:
     return STATES.index(one.state), -len(one.incidents), one.name
 
 
-def _of_last(field: str) -> Callable[[_Entry], Any]:
+def _of_last(field: str) -> Callable[[_BoardRow], Any]:
     return lambda one: getattr(one.last, field) if one.last is not None else None
 
 
-COLUMNS: dict[str, Callable[[_Entry], Any]] = {  # Any: a value that can be compared
+COLUMNS: dict[str, Callable[[_BoardRow], Any]] = {  # Any: a value that can be compared
     "name": lambda one: one.name.casefold(),
     "success": lambda one: one.success,
     "fresh": lambda one: one.fresh,
@@ -214,7 +214,7 @@ async def spider_board(project: Project, caller: Caller, query: BoardQuery) -> B
             about += [found for job in jobs for found in incidents.get(Subject(SubjectKind.JOB, job), ())]
         if runs or now or name in schedules:
             next_run = min(ticks.get(name, ()), default=None)
-            entries.append(_Entry(name, runs, project.clock.now(), now, about, schedules.get(name, ()), next_run))
+            entries.append(_BoardRow(name, runs, project.clock.now(), now, about, schedules.get(name, ()), next_run))
     return _board(entries, query)
 
 
@@ -225,7 +225,7 @@ async def site_board(project: Project, caller: Caller, query: BoardQuery) -> Boa
     for row in await _rows(project, SITE_RUNS):
         if runs := [one for one in row.runs if caller.sees_those_of(one.owner)]:
             entries.append(
-                _Entry(row.name, runs, now, incidents=incidents.get(Subject(SubjectKind.SITE, row.name), ()))
+                _BoardRow(row.name, runs, now, incidents=incidents.get(Subject(SubjectKind.SITE, row.name), ()))
             )
     return _board(entries, query)
 
@@ -249,7 +249,7 @@ def _run(one: RunLine) -> BoardRun:
     )  # fmt: skip
 
 
-def _board(entries: list[_Entry], query: BoardQuery) -> Board:
+def _board(entries: list[_BoardRow], query: BoardQuery) -> Board:
     """Raises Misconfigured for an unknown column or state."""
     if query.sort and query.sort.removeprefix("-") not in COLUMNS:
         raise Misconfigured(f"A board cannot be sorted by {visible(query.sort)}; there is {', '.join(COLUMNS)}.")

@@ -30,14 +30,14 @@ from ..jobs.jobs import crawl_command
 from ..open import Project
 from ..overrides import rest_words
 from ..sites.routes import probe_of
-from ..view_fields import view_fields
+from ..view_fields import view_fields, view_of
 from .story_text import SiteNow, change_words, in_words
 
 RECORDS_SHOWN = 20
 ANOTHER_JOB = "another job"  # shown instead of the id of a job that the reader may not see
 
 
-class Incident(msgspec.Struct, frozen=True):
+class UrlIncident(msgspec.Struct, frozen=True):
     """Something unusual that happened to a URL: a lapsed lease, a dead letter that was replayed or resolved."""
 
     at: str
@@ -71,7 +71,7 @@ class JobStory(msgspec.Struct, frozen=True, kw_only=True):
     lane: str  # only workers that serve this lane may lease it
     ahead_of_it: int | None  # queued tasks of the same site and lane that go first
     session: str | None  # the visitor that fetches it
-    incidents: list[Incident]
+    incidents: list[UrlIncident]
     in_words: str  # where it stands and why, in one sentence
     next_step: str | None  # the command to run next
 
@@ -97,7 +97,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
-class Visit(msgspec.Struct, frozen=True, kw_only=True):
+class ArchivedCopy(msgspec.Struct, frozen=True, kw_only=True):
     """A raw copy in the archive. `gossamer shell REF` opens it."""
 
     fetched_at: str
@@ -143,7 +143,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     changes: str | None  # how often the page changes, in words, if a schedule has learned it
     jobs: list[JobStory]
     attempts: list[AttemptView]
-    visits: list[Visit]
+    visits: list[ArchivedCopy]
     records: list[StoryRecord]
     more_records: bool  # whether there are more than these
     trouble: str | None = None  # why the record store did not answer: attempts, visits and records are missing
@@ -205,12 +205,7 @@ async def story_of(project: Project, url: str, request: Request | None = None) -
         changes=change_words(rhythm) if rhythm is not None else None,
         jobs=[_job_story(project.settings, story, jobs.get(story.job), site_now, now) for story in stories],
         attempts=[attempt_view(attempt) for attempt in attempts],
-        visits=[
-            Visit(
-                fetched_at=iso_time(visit.fetched_at), status=visit.status, job=visit.job, archive_ref=visit.archive_ref
-            )
-            for visit in visits
-        ],
+        visits=[view_of(ArchivedCopy, visit, "fetched_at") for visit in visits],
         records=records,
         more_records=more,
         trouble=project.absent or None,
@@ -230,20 +225,19 @@ async def _records(project: Project, addresses: list[str]) -> tuple[list[StoryRe
         async for record in project.records.records(RecordQuery(url=address)):
             if len(found) == RECORDS_SHOWN:
                 return found, True
-            fields = view_fields(record, "first_seen", "last_changed", "last_checked", "gone_since")
-            found.append(StoryRecord(**{name: fields[name] for name in StoryRecord.__struct_fields__}))
+            found.append(view_of(StoryRecord, record, "first_seen", "last_changed", "last_checked", "gone_since"))
     return found, False
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:
-    return AttemptView(**view_fields(attempt, "at"))
+    return view_of(AttemptView, attempt, "at")
 
 
 def _job_story(settings: Settings, story: UrlStory, job: Job | None, site: SiteNow, now: float) -> JobStory:
     """A URL in one job, from the queue's data, for a reader."""
     times = ("created_at", "changed_at", "ready_at", "lease_until", "site_next_at", "site_away_since")
     fields = view_fields(story, *times)
-    fields["incidents"] = [Incident(iso_time(at), what) for at, what in story.incidents]
+    fields["incidents"] = [UrlIncident(iso_time(at), what) for at, what in story.incidents]
     next_step = _next_step(settings, story, job, bool(site.rests))
     return JobStory(**fields, in_words=in_words(story, job, site, now), next_step=next_step)
 

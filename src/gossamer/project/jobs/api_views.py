@@ -28,7 +28,7 @@ from ..open import Project
 from ..records.records import QualityScore, RecordFilter, RecordVersions, history, quality, query_of
 from ..spiders.spiders import spiders_of
 from .api_requests import BadRequest
-from .jobs import JobView, view_of, views_of
+from .jobs import JobView, job_in_full, views_of
 
 PIECE = 256 * 1024  # bytes sent at once
 UNFINISHED = ("queued", "running", "paused")  # statuses of jobs that have not ended
@@ -66,7 +66,7 @@ class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def job_report(project: Project, job: Job) -> JobReport:
-    return _report(await view_of(project, job))
+    return _report(await job_in_full(project, job))
 
 
 def _report(view: JobView) -> JobReport:

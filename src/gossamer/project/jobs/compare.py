@@ -19,7 +19,7 @@ from ...store.contract import RecordQuery
 from ..access.keys import JOBS, RECORDS, Caller
 from ..open import Project
 from ..operation import Operation
-from ..records.records import DIFFERENCE_WORDS, RecordDifference, difference_words, ends_of, told
+from ..records.records import DIFFERENCE_WORDS, RecordDifference, difference_view, difference_words, ends_of
 from .failures import failures_of
 from .jobs import JobView, find_job, views_of
 from .outcome import LOOKED_AT, earlier_runs
@@ -83,7 +83,7 @@ async def compare_runs(project: Project, caller: Caller, pair: RunPair) -> RunCo
         async for difference in project.records.differences(before.id, after.id, ends):
             counts[difference.kind] += 1
             if len(examples) < EXAMPLES:
-                examples.append(told(difference))
+                examples.append(difference_view(difference))
             if counts.total() >= MOST_COMPARED:
                 break
     groups = [await _groups(project, view) for view in (before, after)]

@@ -16,7 +16,7 @@ from ...crawl.outages import BACKOFF, LONGEST_OUTAGE
 from ...errors import BackendUnavailable, Misconfigured, Transient
 from ...fetch.open_route import Transports
 from ...frontier.contract import DeadFilter, JobTerms
-from ...model.events import EventSink, Silence, Trouble
+from ...model.events import EventSink, NullSink, Trouble
 from ...model.failure_groups import Failures
 from ...model.item_account import ItemCounts
 from ...model.job import Job, JobCounts, JobState
@@ -127,7 +127,7 @@ async def crawl(
     """
     checked = checked_arguments(type(spider), arguments or {})
     settings = with_arguments(spider, checked)._adjusted(settings)
-    events = events or Silence()
+    events = events or NullSink()
 
     def tell(words: str) -> None:
         events.emit(Trouble(at=SystemClock().now(), stage="start", message=words))

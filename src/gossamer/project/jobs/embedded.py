@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ...errors import Misconfigured
-from ...model.events import Event, Silence
+from ...model.events import Event, NullSink
 from ...parse.seeds import named_addresses
 from ...parse.spider import Spider
 from ...settings import Settings, load
@@ -84,7 +84,7 @@ async def crawl_inside(
     return await run_crawl(
         target.spider,
         _allowing(read, target.urls),
-        events=_EventListener(on_event) if on_event is not None else Silence(),
+        events=_EventListener(on_event) if on_event is not None else NullSink(),
         name=target.name,
         arguments=arguments,
         fresh=fresh,

@@ -42,6 +42,9 @@ RUNNING, READING, WAITING, NO_WORKER, PAUSED = "running", "reading", "waiting", 
 NOT_RESPONDING = "not responding"  # its workers hold pages and are dead or silent
 STORING = "storing"  # its pages are done, but some results still wait in spools
 SITES_LOOKED_AT = 1000  # of one job; a job with more sites is never reported as waiting for all of them
+COUNTED = (  # counts that a view repeats
+    "done", "unchanged", "dropped", "dead", "open", "postponed", "redirected", "retries", "drops", "stats",
+)  # fmt: skip
 TAKEN_UP_WITHIN = timedelta(seconds=10)  # workers look for jobs every second and report their jobs every five
 
 
@@ -165,10 +168,10 @@ async def list_jobs(project: Project, *, schedule: str | None = None, limit: int
 
 async def show_job(project: Project, wanted: str) -> JobView:
     """The job with that id or name, with the fault of its source and the account of its items. Raises Misconfigured."""
-    return await view_of(project, await find_job(project, wanted))
+    return await job_in_full(project, await find_job(project, wanted))
 
 
-async def view_of(project: Project, job: Job) -> JobView:
+async def job_in_full(project: Project, job: Job) -> JobView:
     """As `views_of`, with the fault of the job's source, the account of its items and what its failed pages have in
     common."""
     (view,) = await views_of(project, [job])
@@ -243,7 +246,8 @@ def job_view(
         opens = opens_at(parse_windows(job.windows), now) if its_own else closed.opens if closed is not None else None
     seconds = max(0.0, (job.finished_at if job.finished_at is not None else now) - job.created_at)
     rate = counts.settled / seconds if seconds > 0 else 0.0
-    settled = job.outcome.settled_at if job.outcome is not None else None
+    ended = job.outcome
+    settled = ended.settled_at if ended is not None else None
     settled = settled or (job.finished_at if job.first_ended is not None else None)
     first_ended = job.first_ended or (job.finished_at if settled is not None else None)
     return JobView(
@@ -258,16 +262,16 @@ def job_view(
         phase=phase,
         in_words=_in_words(phase, job, now, opens, closed, storing, known.wait),
         ending=job.ending or None,
-        outcome=job.outcome.outcome if job.outcome is not None else None,
-        reasons=job.outcome.reasons if job.outcome is not None else (),
-        run_records=job.outcome.records if job.outcome is not None else None,
+        outcome=ended.outcome if ended is not None else None,
+        reasons=ended.reasons if ended is not None else (),
+        run_records=ended.records if ended is not None else None,
         trouble=None,
         started=iso_time(job.created_at),
         finished=_iso(job.finished_at),
         first_ended=_iso(first_ended),
         settled_again=_iso(settled),
-        first_outcome=job.outcome.first if job.outcome is not None else None,
-        settled_later=job.outcome.later if job.outcome is not None else {},
+        first_outcome=ended.first if ended is not None else None,
+        settled_later=ended.later if ended is not None else {},
         seconds=round(seconds, 3),
         limit=job.limit,
         depth=job.depth,
@@ -277,16 +281,7 @@ def job_view(
         windows=job.windows or None,
         opens=_iso(opens),
         total=counts.discovered - counts.duplicates,
-        done=counts.done,
-        unchanged=counts.unchanged,
-        dropped=counts.dropped,
-        dead=counts.dead,
-        open=counts.open,
-        postponed=counts.postponed,
-        redirected=counts.redirected,
-        retries=counts.retries,
-        drops=counts.drops,
-        stats=counts.stats,
+        **{name: getattr(counts, name) for name in COUNTED},
         storing=storing,
         pages_per_second=round(rate, 4),
         eta_seconds=round(known.seconds, 3) if known.seconds is not None else None,

@@ -248,7 +248,7 @@ def place_near(settings: Settings, role: str, folder: Path) -> str:
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class JobUrl(msgspec.Struct, frozen=True, kw_only=True):
     """A URL of a job in some state; `reason` says why, where there is one to say."""
 
     url: str
@@ -257,13 +257,13 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 async def addresses(
     project: Project, job: str, state: UrlState, *, limit: int, skip: int = 0
-) -> tuple[list[Address], bool]:
+) -> tuple[list[JobUrl], bool]:
     """The URLs of a job in that state, in the order in which they were found, and whether there are more."""
-    found, place = list[Address](), 0
+    found, place = list[JobUrl](), 0
     async for url, _, reason in project.state.queue.urls(job, state):
         if place >= skip + limit:
             return found, True
         if place >= skip:
-            found.append(Address(url=url, reason=reason))
+            found.append(JobUrl(url=url, reason=reason))
         place += 1
     return found, False

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ...clock import iso_time
 from ...errors import Misconfigured, NotThere
 from ...model.erasure import ENDED_ORDER, OPEN_ORDER, ORDER_PART, ForgetOrder, ForgetPart
 from ...model.record import RecordIdentity, StoredRecord
@@ -26,6 +25,7 @@ from ...units import many
 from ..access.keys import ADMIN, Caller
 from ..open import Project
 from ..operation import Operation
+from ..view_fields import view_of
 
 PART = 50  # records
 MOST = 1_000_000  # records of an order
@@ -158,20 +158,16 @@ async def place_order(project: Project, caller: Caller, ask: ForgetAsk) -> Forge
         del kept[:AT_ONCE]
     await shelf.commit([*kept, ShelfKind(shelf, OPEN_ORDER, ForgetOrder).put(id, order, at=now)])
     await project.state.durable()
-    return view_of(msgspec.structs.replace(order, records=count))
+    return order_view(msgspec.structs.replace(order, records=count))
 
 
-def view_of(order: ForgetOrder) -> ForgetView:
-    return ForgetView(
-        id=order.id,
+def order_view(order: ForgetOrder) -> ForgetView:
+    return view_of(
+        ForgetView,
+        order,
+        "at",
+        "ended_at",
         state="open" if order.ended_at is None else "erased",
-        records=order.records,
-        pages=order.pages,
-        copies=order.copies,
-        files=order.files,
-        at=iso_time(order.at),
-        by=order.by,
-        ended_at=iso_time(order.ended_at) if order.ended_at is not None else None,
         for_good=order.until >= FOR_GOOD,
         left=(*order.left, ELSEWHERE) if order.ended_at is not None else (),
     )
@@ -184,14 +180,14 @@ async def list_orders(project: Project, caller: Caller, ask: NoForgetFilter) -> 
         *await ShelfKind(shelf, OPEN_ORDER, ForgetOrder).all(),
         *await ShelfKind(shelf, ENDED_ORDER, ForgetOrder).all(),
     ]
-    return [view_of(order) for order in sorted(known, key=lambda one: one.at, reverse=True)]
+    return [order_view(order) for order in sorted(known, key=lambda one: one.at, reverse=True)]
 
 
 async def show_order(project: Project, caller: Caller, ask: ForgetId) -> ForgetView:
     """Raises NotThere."""
     for kind in (OPEN_ORDER, ENDED_ORDER):
         if (order := await ShelfKind(project.state.shelf, kind, ForgetOrder).get(ask.id)) is not None:
-            return view_of(order)
+            return order_view(order)
     raise NotThere(f"There is no order {ask.id[:60]}. `gossamer forget` lists them.")
 
 

@@ -27,6 +27,7 @@ from ...store.contract import Difference, RecordHistory, RecordQuery, Version
 from ...store.export.text_formats import meta_of
 from ..jobs.jobs import find_job
 from ..open import Project
+from ..view_fields import view_of
 
 Marks: TypeAlias = Mapping[tuple[str, str], dict[str, int]]  # by type and id of a schema: fields, and rules
 _REPARSE = re.compile(r"reparse-.+-(\d+|[0-9a-f]{6})")
@@ -252,7 +253,7 @@ async def differences(project: Project, before: str, after: str) -> AsyncIterato
     if one == other:
         raise Misconfigured(f"{one} is compared with itself. Name two different jobs.")
     async for difference in project.records.differences(one, other, await ends_of(project, one, other)):
-        yield told(difference)
+        yield difference_view(difference)
 
 
 DIFFERENCE_WORDS: dict[DifferenceKind, str] = {
@@ -291,21 +292,12 @@ async def ends_of(project: Project, before: str, after: str) -> tuple[float, flo
     return (math.inf if first is None else first), (math.inf if last is None else last)
 
 
-def told(difference: Difference) -> RecordDifference:
+def difference_view(difference: Difference) -> RecordDifference:
     """The difference with its data decoded and its fields compared."""
     before = decoded(difference.before) if difference.before else None
     after = decoded(difference.after) if difference.after else None
-    return RecordDifference(
-        kind=difference.kind,
-        type=difference.type,
-        site=difference.site,
-        key=difference.key,
-        url=difference.url,
-        before=before,
-        after=after,
-        fields=changes(before, after) if difference.kind in ("changed", "back") else msgspec.UNSET,
-        reason=difference.reason,
-    )
+    fields = changes(before, after) if difference.kind in ("changed", "back") else msgspec.UNSET
+    return view_of(RecordDifference, difference, before=before, after=after, fields=fields)
 
 
 def changes(before: Any, after: Any) -> list[FieldChange]:
@@ -394,14 +386,9 @@ def scores_of(tallies: list[Tally]) -> list[QualityScore]:
             for field in {one.field, WHOLE}:
                 rules[one.day, one.spider, one.type, field][one.rule] += one.faulty
     scores = [
-        QualityScore(
-            spider=one.spider,
-            day=one.day,
-            type=one.type,
-            field=one.field,
-            checked=one.checked,
-            filled=one.filled,
-            faulty=one.faulty,
+        view_of(
+            QualityScore,
+            one,
             score=round(1 - one.faulty / one.checked, 4) if one.checked else 1.0,
             rules=dict(
                 sorted(rules[one.day, one.spider, one.type, one.field].items(), key=lambda pair: (-pair[1], pair[0]))

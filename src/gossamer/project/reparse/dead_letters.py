@@ -34,7 +34,7 @@ from .archive_job import FAILED
 from .messages import ParseOrder, ReparsedPage
 from .parser_pool import ParserPool, cores
 from .results import learned_of, patience_of, store
-from .spider_refs import SITE, Finder, load, told
+from .spider_refs import SITE, Finder, error_words, load
 
 MOST_SEEDS = 10_000  # read from start() to learn the sites of a crawl
 LONGEST_START = timedelta(seconds=10)
@@ -232,5 +232,5 @@ async def _read_sites(spider: Spider, sites: set[str]) -> bool:
     except BaseException as error:  # SystemExit in a spider must not end the replay
         if is_cancellation(error):
             raise
-        raise Misconfigured(f"start() of spider {spider.name!r} failed: {told(error)}.") from error
+        raise Misconfigured(f"start() of spider {spider.name!r} failed: {error_words(error)}.") from error
     return count < MOST_SEEDS

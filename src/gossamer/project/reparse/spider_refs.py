@@ -40,7 +40,7 @@ def load(ref: str, settings: Settings, *, start: str = "", arguments: str = "") 
         with redirect_stdout(sys.stderr):
             spider = kind()
     except Exception as error:  # a spider's own code
-        raise Misconfigured(f"Spider {kind.name} cannot be created: {told(error)}") from error
+        raise Misconfigured(f"Spider {kind.name} cannot be created: {error_words(error)}") from error
     try:
         return with_arguments(spider, read_arguments(arguments))
     except Misconfigured as error:
@@ -51,7 +51,7 @@ class BadArguments(Misconfigured):
     """The spider no longer accepts the arguments of the job."""
 
 
-def told(error: BaseException) -> str:
+def error_words(error: BaseException) -> str:
     """An error from user code, on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 

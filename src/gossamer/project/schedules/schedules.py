@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ...clock import iso_time
-from ...errors import Misconfigured
+from ...errors import Misconfigured, NotThere
 from ...model.job import JobState
 from ...model.outcome import Expectations, Outcome, Reason
 from ...model.schedule import Overlap, Schedule, ScheduleProgress, UnreadableSchedule
@@ -26,7 +26,7 @@ from ...schedule.sources.kinds import MOST_URLS
 from ...schedule.triggers import describe
 from ...settings import FILE_NAME, Settings
 from ...units import setting_text
-from ..jobs.jobs import JobView, view_of, views_of
+from ..jobs.jobs import JobView, job_in_full, views_of
 from ..open import Project
 from .timetable import coming, is_counted, is_missed, natural, next_tick, state_of, ticks_of, trigger_of
 
@@ -182,12 +182,12 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 async def list_schedules(project: Project, name: str | None = None, *, ticks: int = 0) -> ScheduleList:
     """All schedules, or one, with that number of coming ticks. Raises Misconfigured if it does not exist."""
     book = (await read_book(project)).only(name)
-    return _listed(book, await _last_runs(project, book.schedules), ticks)
+    return _schedule_list(book, await _last_runs(project, book.schedules), ticks)
 
 
 def unstarted_schedules(settings: Settings, now: float, name: str | None = None, *, ticks: int = 0) -> ScheduleList:
     """The schedules of a project without state: those of gossamer.toml. Raises Misconfigured."""
-    return _listed(book_of_file(settings, now).only(name), {}, ticks)
+    return _schedule_list(book_of_file(settings, now).only(name), {}, ticks)
 
 
 async def calendar(project: Project, length: timedelta, most: int) -> tuple[list[Lane], int]:
@@ -288,7 +288,7 @@ def named(schedules: list[ScheduleProgress], name: str) -> ScheduleProgress:
             return one
     near = difflib.get_close_matches(name, [one.schedule.name for one in schedules], n=1)
     hint = f"Did you mean {near[0]}?" if near else "`gossamer schedule list` shows what there is."
-    raise Misconfigured(f"There is no schedule {name!r}. {hint}")
+    raise NotThere(f"There is no schedule {name!r}. {hint}")
 
 
 def demand_readable(unreadable: list[UnreadableSchedule], name: str) -> None:
@@ -301,7 +301,7 @@ def demand_readable(unreadable: list[UnreadableSchedule], name: str) -> None:
 async def _last_runs(project: Project, schedules: list[ScheduleProgress]) -> dict[str, JobView]:
     async def last_run(progress: ScheduleProgress) -> JobView | None:
         job = await project.state.jobs.job(progress.last_job) if progress.last_job else None
-        return None if job is None else await view_of(project, job)
+        return None if job is None else await job_in_full(project, job)
 
     found: dict[str, JobView] = {}
     for start in range(0, len(schedules), RUNS_ASKED_AT_ONCE):
@@ -314,7 +314,7 @@ async def _last_runs(project: Project, schedules: list[ScheduleProgress]) -> dic
 # -- values ------------------------------------------------------------------------------------------------------
 
 
-def _listed(book: Book, last_runs: dict[str, JobView], ticks: int) -> ScheduleList:
+def _schedule_list(book: Book, last_runs: dict[str, JobView], ticks: int) -> ScheduleList:
     at_work = [one for one in book.schedules if not one.paused]
     return ScheduleList(
         schedules=[ScheduleView(**_fields(one, book, last_runs.get(one.schedule.name))) for one in book.schedules],

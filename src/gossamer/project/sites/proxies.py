@@ -21,6 +21,7 @@ from ...settings import Settings
 from ...terms import limits_of
 from ...units import size
 from ..open import Project
+from ..view_fields import view_of
 
 FAILING = 0.5  # a proxy with a lower recent success rate is failing
 TRIES_AT_ONCE = 32
@@ -173,18 +174,13 @@ def _proxy_view(
     skipped: bool = False,
 ) -> ProxyView:
     health = known or ProxyHealth(name=name)
-    return ProxyView(
+    return view_of(
+        ProxyView,
+        health,
         proxy=name,
         state="not listed" if not listed else "skipped" if skipped else _state_of(known, now),
         resting_for=list(refused[:SITES_SHOWN]),
         resting_until=iso_time(health.rest_until) if health.rest_until > now else None,
-        tries=health.tries,
-        successes=health.successes,
-        failures=health.failures,
-        bans=health.bans,
-        strikes=health.strikes,
-        latency=health.latency,
-        bytes=health.bytes,
         cost=health.credits,
         last_error=health.last_error or None,
         last_used=iso_time(health.changed_at) if health.changed_at else None,

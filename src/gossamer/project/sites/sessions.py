@@ -16,6 +16,7 @@ from ...model.session import Cookie, KeptSession
 from ...settings import Settings
 from ...units import many
 from ..open import Project, is_crawled, open_project
+from ..view_fields import view_of
 
 SHOWN_AS = "***"
 
@@ -112,18 +113,14 @@ async def _found(project: Project, wanted: str | None) -> list[KeptSession]:
 
 def session_view(kept: KeptSession, now: float) -> SessionView:
     lock = kept.lock if kept.lock is not None and kept.lock.until > now else None
-    return SessionView(
-        name=kept.name,
-        logged_in=kept.logged_in,
-        logins=kept.logins,
+    return view_of(
+        SessionView,
+        kept,
+        "used_at",
         logged_in_at=iso_time(kept.logged_in_at) if kept.logged_in_at else None,
         logging_in=lock.worker if lock is not None else None,
         cookies=len(kept.cookies),
-        generation=kept.generation,
-        failures=kept.failures,
-        error=kept.error,
         retry_at=iso_time(kept.retry_at) if kept.retry_at > now else None,
-        used_at=iso_time(kept.used_at),
     )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from datetime import timedelta
 
 import msgspec
 
@@ -46,7 +45,6 @@ from ..overrides import (
 from .routes import BudgetView, SiteRoute, route_report
 
 JOBS_AT_ONCE = 8  # jobs whose queues are read at the same time
-LONGEST_REST = timedelta(days=366)
 ROBOTS_SHOWN = 64 * 1024  # characters
 ATTEMPTS_LOOKED_AT = 200  # to find the hosts of a site
 

@@ -15,7 +15,7 @@ import msgspec
 
 from ...errors import Misconfigured
 from ...frontier.contract import DeadFilter
-from ...model.events import EventSink, Silence
+from ...model.events import EventSink, NullSink
 from ...model.healing import HealedField, LayoutState
 from ...recipe.spider import RecipeSpider
 from ...settings import Settings
@@ -114,7 +114,7 @@ async def apply(
     )
     if any(kind.incomplete for kind in healing.kinds):
         since = min(seconds_of(kind.since) for kind in healing.kinds) - 1.0
-        report = await reparse(settings, ReparseChoice(spider=spider.name, since=since), events or Silence())
+        report = await reparse(settings, ReparseChoice(spider=spider.name, since=since), events or NullSink())
         applied = msgspec.structs.replace(
             applied,
             parsed=report.pages,

@@ -46,7 +46,7 @@ TYPES = {"text": FieldType.TEXT, "int": FieldType.INT, "float": FieldType.FLOAT,
          "money": FieldType.MONEY, "datetime": FieldType.DATE, "date": FieldType.DAY}  # fmt: skip
 
 
-class Call(msgspec.Struct, frozen=True, order=True):
+class SelectorUse(msgspec.Struct, frozen=True, order=True):
     """A `css` or `xpath` call in the spider's file: where it stands, in lines from 1 and bytes from 0."""
 
     line: int
@@ -85,9 +85,9 @@ class PythonHealing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def traced(file: str) -> Iterator[dict[Call, list[str]]]:
+def traced(file: str) -> Iterator[dict[SelectorUse, list[str]]]:
     """Note the texts that every call in this file finds, while the block runs."""
-    noted: dict[Call, list[str]] = defaultdict(list)
+    noted: dict[SelectorUse, list[str]] = defaultdict(list)
     kept = [(cls, name, getattr(cls, name)) for cls in (Page, Selector, SelectorList) for name in ("css", "xpath")]
 
     def noting(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,7 +99,7 @@ def traced(file: str) -> Iterator[dict[Call, list[str]]]:
                 if place is not None and None not in place:
                     line, end_line, column, end_column = place
                     texts = [plain(one.text) for one in found[:MOST_TEXTS]]
-                    noted[Call(line or 0, column or 0, end_line or 0, end_column or 0, selector)] += texts
+                    noted[SelectorUse(line or 0, column or 0, end_line or 0, end_column or 0, selector)] += texts
             return found
 
         return call
@@ -120,7 +120,7 @@ async def find_python_healing(project: Project, spider: Spider) -> PythonHealing
     before = await _copies(project, await _earlier(project, broken[:MOST_TRACED]))
     tied, goals = await _tie(spider, file, before)
     pages = await _copies(project, broken)
-    samples, found = [], Counter[Call]()
+    samples, found = [], Counter[SelectorUse]()
     for copy in pages:
         page = Page(copy, spider=spider)
         with traced(file) as noted:
@@ -158,9 +158,9 @@ async def _items(spider: Spider, page: Page) -> list[Item]:
     return [one for one in parsed.items if isinstance(one, Item)]
 
 
-async def _tie(spider: Spider, file: str, copies: Sequence[Snapshot]) -> tuple[dict[str, Call], dict[str, Goal]]:
+async def _tie(spider: Spider, file: str, copies: Sequence[Snapshot]) -> tuple[dict[str, SelectorUse], dict[str, Goal]]:
     """By field: the call that found its text on most of these pages, and what is wanted of the field."""
-    votes: dict[str, Counter[Call]] = defaultdict(Counter)
+    votes: dict[str, Counter[SelectorUse]] = defaultdict(Counter)
     goals: dict[str, Goal] = {}
     for copy in copies:
         page = Page(copy, spider=spider)
@@ -205,7 +205,9 @@ async def _sample(project: Project, spider: Spider, page: Page, goals: Sequence[
     return Sample(part=PagePart(PageView(page)), values=values, name=page.url)
 
 
-def _proposed(name: str, call: Call, finding: Finding | None, goal: Goal, known: Sequence[Sample]) -> ProposedLine:
+def _proposed(
+    name: str, call: SelectorUse, finding: Finding | None, goal: Goal, known: Sequence[Sample]
+) -> ProposedLine:
     new = ""
     if finding is not None and len(finding.sources) == 1 and finding.decision is not Decision.REFUSE:
         css = finding.sources[0]["css"]
@@ -223,7 +225,7 @@ def _proposed(name: str, call: Call, finding: Finding | None, goal: Goal, known:
     )
 
 
-def _diff(file: str, lost: dict[str, Call], lines: Sequence[ProposedLine]) -> str:
+def _diff(file: str, lost: dict[str, SelectorUse], lines: Sequence[ProposedLine]) -> str:
     """The spider's file with the new calls, as a unified diff."""
     source = Path(file).read_bytes()
     starts = [0]

@@ -147,7 +147,7 @@ def recipe_spider(loaded: Spider) -> RecipeSpider:
     return loaded
 
 
-def view_of(spider: Spider) -> RecipeView | CheckedSpider:
+def loaded_view(spider: Spider) -> RecipeView | CheckedSpider:
     """A recipe or a spider that loads, described without a page."""
     return recipe_view(spider) if isinstance(spider, RecipeSpider) else spider_view(spider)
 

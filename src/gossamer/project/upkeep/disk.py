@@ -1,6 +1,6 @@
 """The disks of a project: what each store takes, how fast it grows, and when the disk is full.
 
-What it does: the leading scheduler measures the stores each time it carries out the retention (retention_watch.py);
+What it does: the leading scheduler measures the stores each time it carries out the retention (retention.py);
 the view compares the newest sample with one of up to two weeks before. How it fails: BackendUnavailable, OSError of a
 folder that cannot be read. Only what lies on this machine has a free share.
 """

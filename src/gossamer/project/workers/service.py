@@ -295,7 +295,7 @@ async def run_scheduler(
         welcome(project)
         from ..alerts.watch import AlertWatch  # only for schedulers: loads the code that sends alerts
         from ..spiders.layout_watch import LayoutWatch
-        from ..upkeep.retention_watch import RetentionWatch
+        from ..upkeep.retention import RetentionWatch
 
         watching = [
             asyncio.create_task(AlertWatch(project, scheduler.lead, events).run(), name="watch alerts"),

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ...clock import iso_time
 from ...crawl.heartbeat import MISSING_AFTER
 from ...errors import Misconfigured
 from ...settings import Settings
 from ...store.contract import SpoolNote
 from ...units import many
 from ..open import Project
+from ..view_fields import view_of
 
 
 class Storing(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,17 +90,13 @@ async def list_spools(project: Project) -> list[SpoolView]:
     """The waiting results on every machine, by name."""
     alive = await _living(project)
     return [
-        SpoolView(
-            name=note.name,
-            host=note.host,
-            folder=note.folder,
-            worker=note.worker,
+        view_of(
+            SpoolView,
+            note,
+            "noted_at",
             results=sum(note.results.values()),
             jobs=note.results,
-            bytes=note.bytes,
-            noted_at=iso_time(note.noted_at),
             alive=note.worker in alive,
-            given_up=note.given_up,
         )
         for note in await project.state.spools.notes()
     ]

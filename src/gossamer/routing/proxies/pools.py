@@ -71,7 +71,7 @@ class Pools:
         self._project = project
         self._root = root
         self._environ = os.environ if environ is None else environ
-        self._troubles = troubles or events.Silence()
+        self._troubles = troubles or events.NullSink()
         self._told: dict[str, str] = {}  # the last problem of each pool
         self._open: dict[str, ListedPool | GatewayPool] = {}
         self._opening = asyncio.Lock()

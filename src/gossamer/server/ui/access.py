@@ -15,7 +15,7 @@ from ...project.row_page import RowFilters, Skipped, row_page
 from ...project.settings_view import setting_lines
 from ...units import parse_duration
 from ..answers import ApiError
-from .view import Action, Context, Done, Question, Shown, View, Visit, missing
+from .view import Context, Done, FormAction, IdForm, Question, ShownOnce, View, Visit, missing
 
 LINES_AT_ONCE = 100  # of the audit log
 CALLBACKS_LOOKED_AT = 1000
@@ -44,10 +44,6 @@ class KeyForm(msgspec.Struct, frozen=True, kw_only=True):
     metrics: bool = False
     admin: bool = False
     role: Annotated[str, Meta(max_length=20)] = ""
-
-
-class IdForm(msgspec.Struct, frozen=True, kw_only=True):
-    id: Text
 
 
 async def settings(visit: Visit) -> Context:
@@ -87,7 +83,7 @@ async def audit(visit: Visit) -> Context:
     return {"audit": found[skipped:end], "older": end if len(found) > end else None}
 
 
-async def make_key(visit: Visit) -> Shown:
+async def make_key(visit: Visit) -> ShownOnce:
     form = visit.of(KeyForm)
     try:
         expires = parse_duration(form.expires) if form.expires.strip() else None
@@ -96,7 +92,7 @@ async def make_key(visit: Visit) -> Shown:
     made = await add_key(
         visit.project, form.name, [one for one in SCOPES if getattr(form, one)], expires=expires, role=form.role
     )
-    return Shown(title=f"A key for {made.name}", template="new_key.html", values={"made": made}, target=made.id)
+    return ShownOnce(title=f"A key for {made.name}", template="new_key.html", values={"made": made}, target=made.id)
 
 
 async def ask_to_revoke(visit: Visit) -> Question:
@@ -139,38 +135,15 @@ def _owner(visit: Visit) -> str | None:
 
 
 VIEWS = (
-    View(
-        path="/ui/callbacks",
-        title="Callbacks",
-        template="callbacks.html",
-        regions={"callbacks": callbacks},
-        query=CallbacksFilters,
-        scope=JOBS,
-        or_scope=SCRAPE,
-        group="Operate",
-    ),
-    View(
-        path="/ui/keys",
-        title="Keys",
-        template="keys.html",
-        regions={"listed": keys, "audit": audit},
-        query=KeysFilters,
-        scope=ADMIN,
-        group="Operate",
-    ),
-    View(
-        path="/ui/settings",
-        title="Settings",
-        template="settings.html",
-        regions={"settings": settings},
-        query=SettingsFilters,
-        scope=ADMIN,
-        group="Operate",
-        live=False,
-    ),
-)
+    View("/ui/callbacks", "Callbacks", "callbacks.html", {"callbacks": callbacks}, JOBS, query=CallbacksFilters,
+         or_scope=SCRAPE, group="Operate"),
+    View("/ui/keys", "Keys", "keys.html", {"listed": keys, "audit": audit}, ADMIN, query=KeysFilters,
+         group="Operate"),
+    View("/ui/settings", "Settings", "settings.html", {"settings": settings}, ADMIN, query=SettingsFilters,
+         group="Operate", live=False),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/callbacks/replay", handler=send_again, form=IdForm, scope=JOBS, or_scope=SCRAPE),
-    Action(path="/ui/keys/add", for_admins=True, handler=make_key, form=KeyForm, scope=ADMIN),
-    Action(path="/ui/keys/revoke", for_admins=True, handler=revoke, ask=ask_to_revoke, form=IdForm, scope=ADMIN),
+    FormAction(path="/ui/callbacks/replay", handler=send_again, form=IdForm, scope=JOBS, or_scope=SCRAPE),
+    FormAction(path="/ui/keys/add", for_admins=True, handler=make_key, form=KeyForm, scope=ADMIN),
+    FormAction(path="/ui/keys/revoke", for_admins=True, handler=revoke, ask=ask_to_revoke, form=IdForm, scope=ADMIN),
 )

@@ -26,7 +26,7 @@ from ...project.alerts.alerts import (
 from ...project.row_page import RowFilters, row_page
 from ...units import parse_duration
 from .templates import segment
-from .view import Action, Context, Done, View, Visit, missing
+from .view import Context, Done, FormAction, IdForm, View, Visit, missing
 
 SHOWN = 50  # messages
 MOST_FIRING = 200  # alerts on a page
@@ -45,15 +45,11 @@ class SilenceForm(msgspec.Struct, frozen=True, kw_only=True):
     reason: Text = ""
 
 
-class IdForm(msgspec.Struct, frozen=True, kw_only=True):
-    id: Text
-
-
 class ChannelForm(msgspec.Struct, frozen=True, kw_only=True):
     channel: Text
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(AlertFilters)
     found = await list_alerts(visit.project, chosen.state)
     wanted = msgspec.structs.replace(chosen, after=0)
@@ -129,19 +125,12 @@ def page_of(alert: str) -> str:
 
 
 VIEWS = (
-    View(
-        path="/ui/alerts",
-        title="Alerts",
-        template="alerts.html",
-        regions={"listed": listed, "past": past},
-        query=AlertFilters,
-        scope=METRICS,
-        group="Inspect",
-    ),
-    View(path="/ui/alerts/{alert}", title="Alert", template="alert.html", regions={"one": one}, scope=METRICS),
-)
+    View("/ui/alerts", "Alerts", "alerts.html", {"listed": list_region, "past": past}, METRICS, query=AlertFilters,
+         group="Inspect"),
+    View("/ui/alerts/{alert}", "Alert", "alert.html", {"one": one}, METRICS),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/alerts/silence", handler=make_silence, form=SilenceForm, scope=ADMIN),
-    Action(path="/ui/alerts/unsilence", handler=end_silence, form=IdForm, scope=ADMIN),
-    Action(path="/ui/alerts/test", handler=send_test, form=ChannelForm, scope=ADMIN),
+    FormAction(path="/ui/alerts/silence", handler=make_silence, form=SilenceForm, scope=ADMIN),
+    FormAction(path="/ui/alerts/unsilence", handler=end_silence, form=IdForm, scope=ADMIN),
+    FormAction(path="/ui/alerts/test", handler=send_test, form=ChannelForm, scope=ADMIN),
 )

@@ -38,21 +38,6 @@ async def _board(visit: Visit, kind: str) -> Context:
 
 
 VIEWS = (
-    View(
-        path="/ui/boards/spiders",
-        title="Boards",
-        template="board.html",
-        regions={"rows": spiders},
-        query=BoardQuery,
-        scope=JOBS,
-        group="Work",
-    ),
-    View(
-        path="/ui/boards/sites",
-        title="Board of sites",
-        template="board.html",
-        regions={"rows": sites},
-        query=BoardQuery,
-        scope=JOBS,
-    ),
-)
+    View("/ui/boards/spiders", "Boards", "board.html", {"rows": spiders}, JOBS, query=BoardQuery, group="Work"),
+    View("/ui/boards/sites", "Board of sites", "board.html", {"rows": sites}, JOBS, query=BoardQuery),
+)  # fmt: skip

@@ -12,7 +12,7 @@ from ...project.access.keys import JOBS, SCRAPE
 from ...project.pages.playground import KINDS, Kind
 from ...project.pages.versions import copy_changes, page_copies, picture_of, try_on_copies
 from .dead_letters import FRAME
-from .view import Context, Download, View, Visit, missing
+from .view import Context, FileAnswer, View, Visit, missing
 
 Id = Annotated[str, Meta(max_length=40)]
 TEXT_SHOWN = 20_000  # characters
@@ -26,7 +26,7 @@ class CopyFilters(msgspec.Struct, frozen=True, kw_only=True):
     selector: Annotated[str, Meta(max_length=2000)] = ""
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(CopyFilters)
     found = await page_copies(visit.project, visit.pages, visit.caller, chosen.url) if chosen.url else None
     return {"found": found, "kinds": KINDS}
@@ -59,16 +59,7 @@ async def picture(visit: Visit) -> Response:
 
 
 VIEWS = (
-    View(
-        path="/ui/copies",
-        title="A page over time",
-        template="copies.html",
-        regions={"listed": listed, "tried": tried, "changed": changed},
-        query=CopyFilters,
-        scope=JOBS,
-        or_scope=SCRAPE,
-        group="Inspect",
-        live=False,
-    ),
-)
-DOWNLOADS = (Download(path="/ui/copies/picture", handler=picture, query=CopyFilters, scope=JOBS, or_scope=SCRAPE),)
+    View("/ui/copies", "A page over time", "copies.html", {"listed": list_region, "tried": tried, "changed": changed},
+         JOBS, query=CopyFilters, or_scope=SCRAPE, group="Inspect", live=False),
+)  # fmt: skip
+DOWNLOADS = (FileAnswer(path="/ui/copies/picture", handler=picture, query=CopyFilters, scope=JOBS, or_scope=SCRAPE),)

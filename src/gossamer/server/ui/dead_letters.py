@@ -25,7 +25,7 @@ from ...project.dead_letters.dead_letters import (
 from ...units import many
 from ..answers import ApiError
 from .templates import LONGEST_TEXT, link, segment
-from .view import Action, Context, Done, Download, Question, View, Visit, check_seen, job_of, missing
+from .view import Context, Done, FileAnswer, FormAction, Question, View, Visit, check_seen, job_of, missing
 
 Text = Annotated[str, Meta(max_length=2083)]
 AT_ONCE = 100
@@ -67,7 +67,7 @@ class LetterForm(msgspec.Struct, frozen=True, kw_only=True):
         return link("/ui/dead", job=self.job, reason=self.reason, domain=self.domain)
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(LetterFilters)
     if not await _may_see(visit, chosen.job):
         return {"page": None, "filtered": False}
@@ -180,29 +180,14 @@ def page_of(job: str, letter: int) -> str:
 
 
 VIEWS = (
-    View(
-        path="/ui/dead",
-        title="Dead letters",
-        template="dead.html",
-        regions={"listed": listed},
-        query=LetterFilters,
-        scope=JOBS,
-        group="Work",
-    ),
-    View(
-        path="/ui/dead/{job}/{letter}",
-        title="Dead letter",
-        template="letter.html",
-        regions={"one": one},
-        scope=JOBS,
-        live=False,
-    ),
-)
+    View("/ui/dead", "Dead letters", "dead.html", {"listed": list_region}, JOBS, query=LetterFilters, group="Work"),
+    View("/ui/dead/{job}/{letter}", "Dead letter", "letter.html", {"one": one}, JOBS, live=False),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/dead/replay", handler=replay, ask=ask_to_replay, form=LetterForm, scope=JOBS),
-    Action(path="/ui/dead/purge", handler=purge, ask=ask_to_purge, form=LetterForm, scope=JOBS),
+    FormAction(path="/ui/dead/replay", handler=replay, ask=ask_to_replay, form=LetterForm, scope=JOBS),
+    FormAction(path="/ui/dead/purge", handler=purge, ask=ask_to_purge, form=LetterForm, scope=JOBS),
 )
 DOWNLOADS = (
-    Download(path="/ui/dead/{job}/{letter}/frame", handler=frame, scope=JOBS),
-    Download(path="/ui/dead/{job}/{letter}/raw", handler=file, scope=JOBS),
+    FileAnswer(path="/ui/dead/{job}/{letter}/frame", handler=frame, scope=JOBS),
+    FileAnswer(path="/ui/dead/{job}/{letter}/raw", handler=file, scope=JOBS),
 )

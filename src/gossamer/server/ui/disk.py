@@ -11,7 +11,7 @@ from .view import Context, View, Visit
 AGES = ("attempts", "pages", "jobs", "dead", "audit")
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     terms = visit.project.settings.retention
     return {
         "disks": await disks(visit.project),
@@ -22,13 +22,5 @@ async def listed(visit: Visit) -> Context:
 
 
 VIEWS = (
-    View(
-        path="/ui/disk",
-        title="Disks",
-        template="disk.html",
-        regions={"listed": listed},
-        scope=METRICS,
-        group="Operate",
-        live=False,  # sizes change slowly, and are read from the disk
-    ),
-)
+    View("/ui/disk", "Disks", "disk.html", {"listed": list_region}, METRICS, group="Operate", live=False),
+)  # fmt: skip

@@ -20,7 +20,7 @@ from ...project.spiders.healing import (
 )
 from ...project.spiders.stability import rule_stability
 from .templates import segment
-from .view import Action, Context, Done, Shown, View, Visit
+from .view import Context, Done, FormAction, ShownOnce, View, Visit
 
 
 class ApplyForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,11 +43,11 @@ async def one(visit: Visit) -> Context:
         return {"name": name, "one": None}
 
 
-async def stability(visit: Visit) -> Shown:
+async def stability(visit: Visit) -> ShownOnce:
     name = visit.path["spider"]
     rules = await rule_stability(visit.project, visit.pages, visit.caller, name)
     values = {"name": name, "rules": rules, "back": page_of(name)}
-    return Shown(title=f"Rules of {name}", template="stability.html", values=values, target=name)
+    return ShownOnce(title=f"Rules of {name}", template="stability.html", values=values, target=name)
 
 
 async def learn(visit: Visit) -> Done:
@@ -78,17 +78,11 @@ def page_of(name: str) -> str:
 
 
 VIEWS = (
-    View(
-        path="/ui/spiders/{spider}/healing",
-        title="Healing",
-        template="healing.html",
-        regions={"one": one},
-        scope=ADMIN,
-    ),
-)
+    View("/ui/spiders/{spider}/healing", "Healing", "healing.html", {"one": one}, ADMIN),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/spiders/{spider}/stability", handler=stability, scope=ADMIN, changes=False),
-    Action(path="/ui/spiders/{spider}/learn", handler=learn, form=NoForm, scope=ADMIN),
-    Action(path="/ui/spiders/{spider}/apply", handler=apply, form=ApplyForm, scope=ADMIN),
-    Action(path="/ui/spiders/{spider}/undo", handler=undone, form=UndoForm, scope=ADMIN),
+    FormAction(path="/ui/spiders/{spider}/stability", handler=stability, scope=ADMIN, changes=False),
+    FormAction(path="/ui/spiders/{spider}/learn", handler=learn, form=NoForm, scope=ADMIN),
+    FormAction(path="/ui/spiders/{spider}/apply", handler=apply, form=ApplyForm, scope=ADMIN),
+    FormAction(path="/ui/spiders/{spider}/undo", handler=undone, form=UndoForm, scope=ADMIN),
 )

@@ -24,7 +24,7 @@ from ...project.alerts.incidents import (
 from ...project.jobs.notes import NewNote, add_note
 from ...project.row_page import RowFilters, row_page
 from .templates import segment
-from .view import Action, Context, Done, View, Visit, missing
+from .view import Context, Done, FormAction, View, Visit, missing
 
 MOST = 1000
 Text = Annotated[str, Meta(max_length=1000)]
@@ -39,7 +39,7 @@ class CloseForm(msgspec.Struct, frozen=True, kw_only=True):
     reason: Text = ""
 
 
-class NoteForm(msgspec.Struct, frozen=True, kw_only=True):
+class IncidentNoteForm(msgspec.Struct, frozen=True, kw_only=True):
     text: Text
 
 
@@ -51,7 +51,7 @@ COLUMNS: dict[str, Callable[[IncidentView], object]] = {
 }
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(IncidentFilters)
     query = IncidentQuery(state=chosen.state, kind=chosen.kind, limit=MOST)
     found = await list_incidents(visit.project, visit.caller, query)
@@ -82,7 +82,7 @@ async def close(visit: Visit) -> Done:
 async def note(visit: Visit) -> Done:
     id = visit.path["incident"]
     await show_incident(visit.project, visit.caller, IncidentId(id=id))
-    await add_note(visit.project, visit.caller, NewNote(text=visit.of(NoteForm).text, incident=id))
+    await add_note(visit.project, visit.caller, NewNote(text=visit.of(IncidentNoteForm).text, incident=id))
     return Done(words="The note is written.", to=page_of(id), target=id)
 
 
@@ -91,20 +91,11 @@ def page_of(id: str) -> str:
 
 
 VIEWS = (
-    View(
-        path="/ui/incidents",
-        title="Incidents",
-        template="incidents.html",
-        regions={"listed": listed},
-        query=IncidentFilters,
-        scope=METRICS,
-        group="Work",
-    ),
-    View(
-        path="/ui/incidents/{incident}", title="Incident", template="incident.html", regions={"one": one}, scope=METRICS
-    ),
-)
+    View("/ui/incidents", "Incidents", "incidents.html", {"listed": list_region}, METRICS, query=IncidentFilters,
+         group="Work"),
+    View("/ui/incidents/{incident}", "Incident", "incident.html", {"one": one}, METRICS),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/incidents/{incident}/close", handler=close, form=CloseForm, scope=ADMIN),
-    Action(path="/ui/incidents/{incident}/note", handler=note, form=NoteForm, scope=JOBS),
+    FormAction(path="/ui/incidents/{incident}/close", handler=close, form=CloseForm, scope=ADMIN),
+    FormAction(path="/ui/incidents/{incident}/note", handler=note, form=IncidentNoteForm, scope=JOBS),
 )

@@ -19,7 +19,7 @@ from ...project.boards.runs import cost_of_run
 from ...project.dead_letters.attempts import hard_pages
 from ...project.jobs.api_jobs import is_ended
 from ...project.jobs.compare import RunPair, compare_runs
-from ...project.jobs.jobs import JobChange, cancel_job, pause_job, resume_job, view_of
+from ...project.jobs.jobs import JobChange, cancel_job, job_in_full, pause_job, resume_job
 from ...project.jobs.notes import marks
 from ...project.jobs.run_log import Level, log_of
 from ...project.jobs.status import addresses, job_status
@@ -33,7 +33,7 @@ from ..answers import ApiError
 from .charts import Series
 from .overview import pages_series
 from .templates import segment
-from .view import CHARTS_EVERY, Action, Context, Done, Question, View, Visit, job_of, missing
+from .view import CHARTS_EVERY, Context, Done, FormAction, Question, View, Visit, job_of, missing
 
 AT_ONCE = 50
 ADDRESSES, MOST_SKIPPED = 200, 100_000  # of a state: shown at once, and reached by turning pages
@@ -70,7 +70,7 @@ class JobsFilters(msgspec.Struct, frozen=True, kw_only=True):
     after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(JobsFilters)
     wanted = JobWanted(text=chosen.q, state=chosen.state, spider=chosen.spider, schedule=chosen.schedule)
     table = await job_table(visit.project, visit.caller, wanted, sort=chosen.sort, limit=AT_ONCE, after=chosen.after)
@@ -210,7 +210,7 @@ async def cancel(visit: Visit) -> Done:
 
 async def ask_to_cancel(visit: Visit) -> Question:
     job = await _job(visit, to_change=True)
-    view = await view_of(visit.project, job)
+    view = await job_in_full(visit.project, job)
     return Question(
         words=f"Cancel {job.id}? {many(view.open, 'open page')} would be dropped. What it has stored stays.",
         button="Cancel the job",
@@ -233,47 +233,17 @@ async def again(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/jobs",
-        title="Jobs",
-        template="jobs.html",
-        regions={"listed": listed},
-        query=JobsFilters,
-        scope=JOBS,
-        or_scope=SCRAPE,
-        group="Work",
-    ),
-    View(
-        path="/ui/jobs/{job}",
-        title="Job",
-        template="job.html",
-        regions={"one": one, "pace": pace, "log": log, "hard": hard},
-        scope=JOBS,
-        or_scope=SCRAPE,
-        query=JobFilters,
-        slow={"pace": CHARTS_EVERY, "hard": CHARTS_EVERY},
-    ),
-    View(
-        path="/ui/jobs/{job}/pages",
-        title="Addresses of a job",
-        template="job_pages.html",
-        regions={"pages": pages},
-        query=AddressFilters,
-        scope=JOBS,
-        live=False,
-    ),
-    View(
-        path="/ui/jobs/{job}/compare/{other}",
-        title="Two runs",
-        template="compare.html",
-        regions={"compared": compared},
-        scope=JOBS,
-        live=False,
-    ),
-)
+    View("/ui/jobs", "Jobs", "jobs.html", {"listed": list_region}, JOBS, query=JobsFilters,
+         or_scope=SCRAPE, group="Work"),
+    View("/ui/jobs/{job}", "Job", "job.html", {"one": one, "pace": pace, "log": log, "hard": hard}, JOBS,
+         or_scope=SCRAPE, query=JobFilters, slow={"pace": CHARTS_EVERY, "hard": CHARTS_EVERY}),
+    View("/ui/jobs/{job}/pages", "Addresses of a job", "job_pages.html", {"pages": pages}, JOBS, query=AddressFilters,
+         live=False),
+    View("/ui/jobs/{job}/compare/{other}", "Two runs", "compare.html", {"compared": compared}, JOBS, live=False),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/jobs/{job}/pause", handler=pause, scope=JOBS),
-    Action(path="/ui/jobs/{job}/resume", handler=resume, scope=JOBS),
-    Action(path="/ui/jobs/{job}/cancel", handler=cancel, ask=ask_to_cancel, scope=JOBS),
-    Action(path="/ui/jobs/{job}/again", handler=again, scope=JOBS),
+    FormAction(path="/ui/jobs/{job}/pause", handler=pause, scope=JOBS),
+    FormAction(path="/ui/jobs/{job}/resume", handler=resume, scope=JOBS),
+    FormAction(path="/ui/jobs/{job}/cancel", handler=cancel, ask=ask_to_cancel, scope=JOBS),
+    FormAction(path="/ui/jobs/{job}/again", handler=again, scope=JOBS),
 )

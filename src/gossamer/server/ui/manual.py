@@ -11,7 +11,7 @@ GROUPS = {"scrape": "Scrape", "batch": "Scrape", "crawl": "Scrape"}  # where the
 DEEPEST = 3  # levels of a schema that are written out
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True):
+class ManualField(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     needed: bool
@@ -26,9 +26,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     summary: str
     scope: str
-    parameters: list[Field]
-    body: list[Field]
-    answer: list[Field]
+    parameters: list[ManualField]
+    body: list[ManualField]
+    answer: list[ManualField]
     example: str
 
 
@@ -55,7 +55,7 @@ def _entry(path: str, method: str, operation: dict[str, Any], schemas: dict[str,
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     answer = operation["responses"].get("2XX", {}).get("content", {}).get("application/json", {})
     parameters = [
-        Field(
+        ManualField(
             name=one["name"], kind=kind_of(one["schema"], schemas), needed=bool(one.get("required")),
             words=_words(one["schema"]) or _words(one),
         )
@@ -74,7 +74,7 @@ def _entry(path: str, method: str, operation: dict[str, Any], schemas: dict[str,
     )
 
 
-def _fields(schema: dict[str, Any], schemas: dict[str, Any]) -> list[Field]:
+def _fields(schema: dict[str, Any], schemas: dict[str, Any]) -> list[ManualField]:
     """The fields of an object, or of the objects in a list."""
     schema = _resolved(schema, schemas)
     if schema.get("type") == "array":
@@ -82,7 +82,7 @@ def _fields(schema: dict[str, Any], schemas: dict[str, Any]) -> list[Field]:
         schema = _resolved(items, schemas) if isinstance(items, dict) else {}
     needed = schema.get("required", [])
     return [
-        Field(name=name, kind=kind_of(one, schemas), needed=name in needed, words=_words(one))
+        ManualField(name=name, kind=kind_of(one, schemas), needed=name in needed, words=_words(one))
         for name, one in schema.get("properties", {}).items()
     ]
 

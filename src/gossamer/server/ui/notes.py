@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from ...project.access.keys import JOBS
 from ...project.jobs.notes import NewNote, NoteId, NoteQuery, add_note, list_notes, remove_note
-from .view import Action, Context, Done, View, Visit
+from .view import Context, Done, FormAction, View, Visit
 
 Text = Annotated[str, Meta(max_length=1000)]
 
@@ -45,17 +45,9 @@ async def remove(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/notes",
-        title="Notes",
-        template="notes.html",
-        regions={"notes": notes},
-        query=NotesFilters,
-        scope=JOBS,
-        group="Work",
-    ),
-)
+    View("/ui/notes", "Notes", "notes.html", {"notes": notes}, JOBS, query=NotesFilters, group="Work"),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/notes/add", handler=add, form=NoteForm, scope=JOBS),
-    Action(path="/ui/notes/remove", handler=remove, form=NoteId, scope=JOBS),
+    FormAction(path="/ui/notes/add", handler=add, form=NoteForm, scope=JOBS),
+    FormAction(path="/ui/notes/remove", handler=remove, form=NoteId, scope=JOBS),
 )

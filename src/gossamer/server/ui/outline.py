@@ -11,7 +11,7 @@ from msgspec import Meta
 from ...project.access.keys import ADMIN, JOBS, SCRAPE
 from ...project.pages.outline import page_outline, recipe_here, save_recipe
 from .templates import link
-from .view import Action, Context, Done, Shown, View, Visit
+from .view import Context, Done, FormAction, ShownOnce, View, Visit
 
 Address = Annotated[str, Meta(max_length=2083)]
 Lines = Annotated[str, Meta(max_length=10_000)]  # name = value
@@ -64,7 +64,7 @@ def _address(url: str, lines: list[str]) -> str:
     return link("/ui/outline", url=url, fields="\n".join(lines))
 
 
-async def learn(visit: Visit) -> Shown:
+async def learn(visit: Visit) -> ShownOnce:
     form = visit.of(OutlineForm)
     found = await recipe_here(visit.project, visit.pages, visit.caller, form.url, form.fields)
     values = {
@@ -73,7 +73,7 @@ async def learn(visit: Visit) -> Shown:
         "fields": form.fields,
         "back": _address(form.url, form.fields.splitlines()),
     }
-    return Shown(title="A recipe by example", template="outline_recipe.html", values=values, target=form.url)
+    return ShownOnce(title="A recipe by example", template="outline_recipe.html", values=values, target=form.url)
 
 
 async def save(visit: Visit) -> Done:
@@ -84,20 +84,11 @@ async def save(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/outline",
-        title="By example",
-        template="outline.html",
-        regions={"outline": outline},
-        query=OutlineFilters,
-        scope=JOBS,
-        or_scope=SCRAPE,
-        group="Inspect",
-        live=False,
-    ),
-)
+    View("/ui/outline", "By example", "outline.html", {"outline": outline}, JOBS, query=OutlineFilters,
+         or_scope=SCRAPE, group="Inspect", live=False),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/outline/take", handler=take, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
-    Action(path="/ui/outline/learn", handler=learn, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
-    Action(path="/ui/outline/save", handler=save, form=SaveForm, scope=ADMIN, for_admins=True),
+    FormAction(path="/ui/outline/take", handler=take, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
+    FormAction(path="/ui/outline/learn", handler=learn, form=OutlineForm, scope=JOBS, or_scope=SCRAPE, changes=False),
+    FormAction(path="/ui/outline/save", handler=save, form=SaveForm, scope=ADMIN, for_admins=True),
 )

@@ -16,7 +16,7 @@ from ...project.outputs.outputs import (
 )
 from ...project.records.forget import NoForgetFilter, list_orders
 from ...units import many
-from .view import Action, Context, Done, Question, View, Visit
+from .view import Context, Done, FormAction, Question, View, Visit
 
 PAGE = "/ui/outputs"
 
@@ -61,18 +61,11 @@ async def rewind(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path=PAGE,
-        title="Outputs",
-        template="outputs.html",
-        regions={"outputs": outputs, "orders": orders},
-        scope=JOBS,
-        group="Data",
-    ),
-)
+    View(PAGE, "Outputs", "outputs.html", {"outputs": outputs, "orders": orders}, JOBS, group="Data"),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/outputs/pause", handler=pause, form=OutputName, scope=ADMIN),
-    Action(path="/ui/outputs/resume", handler=resume, form=OutputName, scope=ADMIN),
-    Action(path="/ui/outputs/check", handler=check, form=OutputName, scope=ADMIN),
-    Action(path="/ui/outputs/rewind", handler=rewind, form=OutputName, scope=ADMIN, ask=ask_to_rewind),
+    FormAction(path="/ui/outputs/pause", handler=pause, form=OutputName, scope=ADMIN),
+    FormAction(path="/ui/outputs/resume", handler=resume, form=OutputName, scope=ADMIN),
+    FormAction(path="/ui/outputs/check", handler=check, form=OutputName, scope=ADMIN),
+    FormAction(path="/ui/outputs/rewind", handler=rewind, form=OutputName, scope=ADMIN, ask=ask_to_rewind),
 )

@@ -17,7 +17,7 @@ from ...project.overrides import (
     set_override,
 )
 from ...settings.overrides import LONGEST, PLAIN
-from .view import Action, Context, Done, View, Visit
+from .view import Context, Done, FormAction, View, Visit
 
 HERE = "/ui/overrides"
 Text = Annotated[str, Meta(max_length=LONGEST)]
@@ -40,7 +40,7 @@ class OverrideFilters(msgspec.Struct, frozen=True, kw_only=True):
     q: Text = ""
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(OverrideFilters)
     found = await list_overrides(visit.project, visit.caller, OverrideQuery())
     return {
@@ -70,17 +70,9 @@ def _page(address: str) -> str:
 
 
 VIEWS = (
-    View(
-        path=HERE,
-        title="Set by hand",
-        template="overrides.html",
-        regions={"listed": listed},
-        query=OverrideFilters,
-        scope=JOBS,
-        group="Operate",
-    ),
-)
+    View(HERE, "Set by hand", "overrides.html", {"listed": list_region}, JOBS, query=OverrideFilters, group="Operate"),
+)  # fmt: skip
 ACTIONS = (
-    Action(path=f"{HERE}/set", handler=set_by_hand, form=OverrideForm, scope=ADMIN),
-    Action(path=f"{HERE}/remove", handler=go_back, form=BackForm, scope=ADMIN),
+    FormAction(path=f"{HERE}/set", handler=set_by_hand, form=OverrideForm, scope=ADMIN),
+    FormAction(path=f"{HERE}/remove", handler=go_back, form=BackForm, scope=ADMIN),
 )

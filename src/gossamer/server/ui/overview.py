@@ -28,11 +28,9 @@ from .view import CHARTS_EVERY, HOME, Context, View, Visit
 # What a failure is about has one colour on every chart. A second reason of the same sort is paler.
 FAMILIES = {
     "parse": "c", "quality": "c", "conflict": "c", "blocked": "a", "http-403": "a", "http-429": "a", "http-451": "a",
-    "rate-limited": "a",
-    "timeout": "b", "connection": "d", "dns": "d", "away": "d", "tls": "d", "http-4": "warn", "http-5": "bad",
-    "server-error": "bad", "proxy": "quiet", "budget": "quiet",
+    "timeout": "b", "http-4": "warn", "http-5": "bad", "proxy": "quiet", "budget": "quiet",
 }  # fmt: skip
-OTHER_COLOUR = "d"
+OTHER_COLOUR = "d"  # no connection, no name, no valid certificate
 
 
 class OverviewFilters(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,15 +114,7 @@ async def running(visit: Visit) -> Context:
 
 
 VIEWS = (
-    View(
-        path=HOME,
-        title="Overview",
-        template="overview.html",
-        regions={"now": now, "lately": lately, "running": running, "ended": ended, "charts": charts},
-        query=OverviewFilters,
-        scope=JOBS,
-        or_scope=SCRAPE,
-        group="Work",
-        slow={"charts": CHARTS_EVERY},
-    ),
-)
+    View(HOME, "Overview", "overview.html",
+         {"now": now, "lately": lately, "running": running, "ended": ended, "charts": charts}, JOBS,
+         query=OverviewFilters, or_scope=SCRAPE, group="Work", slow={"charts": CHARTS_EVERY}),
+)  # fmt: skip

@@ -17,7 +17,7 @@ from ...project.records.figures import Point, history
 from ...project.sites.sites import CAUSES, queue_by_site, rest_site, resume_site, site_named, site_view, slow_site
 from .charts import Series, bars, lines
 from .templates import segment
-from .view import CHARTS_EVERY, Action, Context, Done, View, Visit
+from .view import CHARTS_EVERY, Context, Done, FormAction, View, Visit
 
 AT_ONCE = 50
 BLOCKED = "blocked"
@@ -45,7 +45,7 @@ class RestForm(msgspec.Struct, frozen=True, kw_only=True):
     duration: Annotated[str, Meta(max_length=50)]
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(QueueFilters)
     column = chosen.sort.removeprefix("-")
     page = await queue_by_site(
@@ -117,27 +117,12 @@ async def resume(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/queue",
-        title="Queue",
-        template="queue.html",
-        regions={"listed": listed},
-        query=QueueFilters,
-        scope=JOBS,
-        group="Work",
-    ),
-    View(
-        path="/ui/queue/{site}",
-        title="Site",
-        template="site.html",
-        regions={"one": one, "figures": figures},
-        query=SiteFilters,
-        scope=ADMIN,
-        slow={"figures": CHARTS_EVERY},
-    ),
-)
+    View("/ui/queue", "Queue", "queue.html", {"listed": list_region}, JOBS, query=QueueFilters, group="Work"),
+    View("/ui/queue/{site}", "Site", "site.html", {"one": one, "figures": figures}, ADMIN, query=SiteFilters,
+         slow={"figures": CHARTS_EVERY}),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/queue/{site}/slow", handler=slow, form=RateForm, scope=ADMIN),
-    Action(path="/ui/queue/{site}/rest", handler=rest, form=RestForm, scope=ADMIN),
-    Action(path="/ui/queue/{site}/resume", handler=resume, scope=ADMIN),
+    FormAction(path="/ui/queue/{site}/slow", handler=slow, form=RateForm, scope=ADMIN),
+    FormAction(path="/ui/queue/{site}/rest", handler=rest, form=RestForm, scope=ADMIN),
+    FormAction(path="/ui/queue/{site}/resume", handler=resume, scope=ADMIN),
 )

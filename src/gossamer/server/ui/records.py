@@ -31,7 +31,7 @@ from ...project.row_page import RowFilters, row_page
 from ...units import many, parse_duration, visible
 from ..record_routes import LINES, TABLE, as_lines, streamed
 from .charts import Series, spark
-from .view import Action, Context, Done, Download, Question, View, Visit, check_seen, missing
+from .view import Context, Done, FileAnswer, FormAction, Question, View, Visit, check_seen, missing
 
 AT_ONCE = 50
 FIELD = "field."  # prefix of an item's own column in `sort`
@@ -72,7 +72,7 @@ class QualityFilters(RowFilters, frozen=True, kw_only=True):
     days: Literal[7, 30, 90] = 30
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(RecordFilters)
     wanted = await _filter(visit, chosen)
     down, field = "-" * chosen.sort.startswith("-"), chosen.sort.removeprefix("-")
@@ -274,38 +274,15 @@ def _order_of(wanted: RecordWanted, *, dry_run: bool = False) -> ForgetAsk:
 
 
 VIEWS = (
-    View(
-        path="/ui/records",
-        title="Records",
-        template="records.html",
-        regions={"listed": listed},
-        query=RecordFilters,
-        scope=RECORDS,
-        or_scope=JOBS,
-        group="Data",
-        live=False,
-    ),
-    View(
-        path="/ui/record",
-        title="Record",
-        template="record.html",
-        regions={"one": one},
-        query=RecordWanted,
-        scope=RECORDS,
-        live=False,
-    ),
-    View(
-        path="/ui/quality",
-        title="Quality",
-        template="quality.html",
-        regions={"scores": scores, "faulty": faulty},
-        query=QualityFilters,
-        scope=RECORDS,
-        group="Data",
-        live=False,
-    ),
-)
+    View("/ui/records", "Records", "records.html", {"listed": list_region}, RECORDS, query=RecordFilters, or_scope=JOBS,
+         group="Data", live=False),
+    View("/ui/record", "Record", "record.html", {"one": one}, RECORDS, query=RecordWanted, live=False),
+    View("/ui/quality", "Quality", "quality.html", {"scores": scores, "faulty": faulty}, RECORDS,
+         query=QualityFilters, group="Data", live=False),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/record/erase", handler=erase, form=RecordWanted, scope=ADMIN, for_admins=True, ask=ask_to_erase),
+    FormAction(
+        path="/ui/record/erase", handler=erase, form=RecordWanted, scope=ADMIN, for_admins=True, ask=ask_to_erase
+    ),
 )
-DOWNLOADS = (Download(path="/ui/records/export", handler=export, query=ExportFilters, scope=RECORDS, or_scope=JOBS),)
+DOWNLOADS = (FileAnswer(path="/ui/records/export", handler=export, query=ExportFilters, scope=RECORDS, or_scope=JOBS),)

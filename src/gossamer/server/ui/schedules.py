@@ -30,7 +30,7 @@ from ..answers import ApiError
 from .charts import hours, lane
 from .forms import read_into
 from .templates import segment
-from .view import Action, Context, Done, Question, View, Visit
+from .view import Context, Done, FormAction, Question, View, Visit
 
 DAY = timedelta(days=1)
 LANES_SHOWN = 50
@@ -65,7 +65,7 @@ COLUMNS: dict[str, Callable[[ScheduleView], object]] = {
 }
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(SchedulesFilters)
     found = await list_schedules(visit.project)
     wanted = [one for one in found.schedules if chosen.state in (None, one.state)]
@@ -183,22 +183,15 @@ async def remove(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/schedules",
-        title="Schedules",
-        template="schedules.html",
-        regions={"listed": listed, "day": day},
-        query=SchedulesFilters,
-        scope=JOBS,
-        group="Work",
-    ),
-    View(path="/ui/schedules/{name}", title="Schedule", template="schedule.html", regions={"one": one}, scope=JOBS),
-)
+    View("/ui/schedules", "Schedules", "schedules.html", {"listed": list_region, "day": day}, JOBS,
+         query=SchedulesFilters, group="Work"),
+    View("/ui/schedules/{name}", "Schedule", "schedule.html", {"one": one}, JOBS),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/schedules/add", handler=add, form=AddForm, scope=ADMIN),
-    Action(path="/ui/schedules/{name}/pause", handler=pause, scope=ADMIN),
-    Action(path="/ui/schedules/{name}/resume", handler=resume, scope=ADMIN),
-    Action(path="/ui/schedules/{name}/run", handler=run, scope=ADMIN),
-    Action(path="/ui/schedules/{name}/edit", handler=edit, form=EditForm, scope=ADMIN),
-    Action(path="/ui/schedules/{name}/remove", handler=remove, ask=ask_to_remove, scope=ADMIN),
+    FormAction(path="/ui/schedules/add", handler=add, form=AddForm, scope=ADMIN),
+    FormAction(path="/ui/schedules/{name}/pause", handler=pause, scope=ADMIN),
+    FormAction(path="/ui/schedules/{name}/resume", handler=resume, scope=ADMIN),
+    FormAction(path="/ui/schedules/{name}/run", handler=run, scope=ADMIN),
+    FormAction(path="/ui/schedules/{name}/edit", handler=edit, form=EditForm, scope=ADMIN),
+    FormAction(path="/ui/schedules/{name}/remove", handler=remove, ask=ask_to_remove, scope=ADMIN),
 )

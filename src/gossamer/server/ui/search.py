@@ -43,13 +43,5 @@ def address_of(hit: Hit) -> str:
 
 
 VIEWS = (
-    View(
-        path="/ui/search",
-        title="Search",
-        template="search.html",
-        regions={"found": found},
-        query=SearchFilters,
-        scope=JOBS,
-        live=False,
-    ),
-)
+    View("/ui/search", "Search", "search.html", {"found": found}, JOBS, query=SearchFilters, live=False),
+)  # fmt: skip

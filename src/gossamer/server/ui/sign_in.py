@@ -18,7 +18,7 @@ from ...project.open import Project
 from ..answers import ApiError
 from ..door import Door
 from .forms import HEADERS, check_same_site, form_of, is_https, redirect, said
-from .view import Action, Download, View
+from .view import FileAnswer, FormAction, View
 
 COOKIE = "gossamer_signed_in"
 LONGEST_KEY = 200
@@ -73,7 +73,7 @@ class SignInGate:
         self._door.count(request, visitor.caller)
         return visitor
 
-    async def admit(self, request: Request, wanted: View | Download) -> Visitor:
+    async def admit(self, request: Request, wanted: View | FileAnswer) -> Visitor:
         """As `counted`. Raises ApiError when the key lacks the scope."""
         visitor = await self.counted(request)
         check_scope(visitor.caller, wanted)
@@ -149,11 +149,11 @@ class SignInGate:
         return Response("yes" if visitor is not None else "no", headers=HEADERS, media_type="text/plain")
 
 
-def check_scope(caller: Caller, wanted: View | Action | Download) -> None:
+def check_scope(caller: Caller, wanted: View | FormAction | FileAnswer) -> None:
     """Raises ApiError when the key lacks the scope."""
     if not wanted.is_open_to(caller):
         raise ApiError(403, "scope", f"Your key lacks the scope {wanted.scope!r}. Sign in with a key that has it.")
-    if isinstance(wanted, Action) and (words := wanted.refusal(caller)):
+    if isinstance(wanted, FormAction) and (words := wanted.refusal(caller)):
         raise ApiError(403, "role", words)
 
 

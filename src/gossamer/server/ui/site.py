@@ -48,7 +48,7 @@ from .live import Hub, Regions, seen_of, version_of
 from .manual import Manual, manual_of
 from .sign_in import Answer, NotSignedIn, SignInGate, check_scope
 from .templates import CSRF, Templates, link, read_assets
-from .view import HOME, Action, Download, Shown, View, Visit
+from .view import HOME, FileAnswer, FormAction, ShownOnce, View, Visit
 
 log = logging.getLogger("gossamer.server")
 REGION_SECONDS = 5.0  # within which a region must be rendered, or it is left out
@@ -71,8 +71,8 @@ class Dashboard:
         door: Door,
         *,
         views: Iterable[View],
-        actions: Iterable[Action],
-        downloads: Iterable[Download],
+        actions: Iterable[FormAction],
+        downloads: Iterable[FileAnswer],
         api: Callable[[], dict[str, Any]],
     ) -> None:
         self._api = api
@@ -318,7 +318,7 @@ class Dashboard:
 
     # -- actions and files ---------------------------------------------------------------------------------------
 
-    def _acts(self, action: Action) -> Answer:
+    def _acts(self, action: FormAction) -> Answer:
         async def answer(request: Request) -> Response:
             check_same_site(request)
             visitor = await self._gate.counted(request)
@@ -338,7 +338,7 @@ class Dashboard:
                 if action.changes:
                     await self._project.state.durable()
                 target = done.target
-                if isinstance(done, Shown):
+                if isinstance(done, ShownOnce):
                     status = 201
                     context = self._context(request, visitor, done.title) | done.values
                     context["allows"] = partial(self._allows, visit.caller)
@@ -357,7 +357,7 @@ class Dashboard:
 
         return answer
 
-    def _gives(self, download: Download) -> Answer:
+    def _gives(self, download: FileAnswer) -> Answer:
         async def answer(request: Request) -> Response:
             visitor = await self._gate.admit(request, download)
             visit = self._visit(request, visitor, filters_of(request, download.query))

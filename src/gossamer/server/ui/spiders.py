@@ -17,7 +17,7 @@ from ...project.row_page import RowFilters, row_page
 from ...project.spiders.spiders import spiders_of, written_arguments
 from ..answers import ApiError
 from .templates import link
-from .view import Action, Context, Done, View, Visit
+from .view import Context, Done, FormAction, View, Visit
 
 AT_ONCE = 20  # spiders
 HTML_SHOWN = 20_000  # characters of a page
@@ -40,7 +40,7 @@ class TryFilters(msgspec.Struct, frozen=True, kw_only=True):
     job: Annotated[str, Meta(max_length=200)] = ""  # the job that fetches the page
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     found = await asyncio.to_thread(spiders_of, visit.project.settings)
     chosen = visit.of(RowFilters)
     page = row_page(found.spiders, chosen, text="{0.name} {0.summary} {0.file}".format, columns={}, limit=AT_ONCE)
@@ -99,28 +99,12 @@ def _is_fetched(visit: Visit) -> bool:
 
 
 VIEWS = (
-    View(
-        path="/ui/spiders",
-        title="Spiders",
-        template="spiders.html",
-        regions={"listed": listed},
-        query=RowFilters,
-        scope=JOBS,
-        group="Work",
-        live=False,
-    ),
-    View(
-        path="/ui/try",
-        title="Try a selector",
-        template="try.html",
-        regions={"form": form, "result": result},
-        query=TryFilters,
-        scope=SCRAPE,
-        group="Inspect",
-        live=_is_fetched,
-    ),
-)
+    View("/ui/spiders", "Spiders", "spiders.html", {"listed": list_region}, JOBS, query=RowFilters, group="Work",
+         live=False),
+    View("/ui/try", "Try a selector", "try.html", {"form": form, "result": result}, SCRAPE, query=TryFilters,
+         group="Inspect", live=_is_fetched),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/spiders/run", handler=run, form=RunForm, scope=JOBS),
-    Action(path="/ui/try/fetch", handler=fetched, form=TryFilters, scope=SCRAPE),
+    FormAction(path="/ui/spiders/run", handler=run, form=RunForm, scope=JOBS),
+    FormAction(path="/ui/try/fetch", handler=fetched, form=TryFilters, scope=SCRAPE),
 )

@@ -59,7 +59,7 @@ class Templates:
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
-            finalize=shown,
+            finalize=printable,
             trim_blocks=True,
             lstrip_blocks=True,
             auto_reload=False,
@@ -100,7 +100,7 @@ class Templates:
         return "".join(template.blocks[block](template.new_context(dict(context))))
 
 
-def shown(value: object) -> object:
+def printable(value: object) -> object:
     """The output of a template expression. `Markup` is our own HTML; anything else is text."""
     if value is None:
         return ""
@@ -135,7 +135,7 @@ def outside(url: str | None, words: str = "") -> object:
     """A link to an external page; anything but a web address is shown as text."""
     if not url:
         return ""
-    text = shown(words or url)
+    text = printable(words or url)
     if not url.startswith(("http://", "https://")):
         return text
     return Markup('<a class="outside" href="{}" rel="noreferrer noopener nofollow" target="_blank">{}</a>').format(

@@ -9,9 +9,10 @@ An action is a submitted form. It calls project/ and says in one sentence what h
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -62,11 +63,17 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+class IdForm(msgspec.Struct, frozen=True, kw_only=True):
+    """The form of an action on one thing of a list."""
+
+    id: Annotated[str, Meta(max_length=300)]
+
+
 Context = Mapping[str, Any]
 Region = Callable[[Visit], Awaitable[Context]]
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class View(msgspec.Struct, frozen=True):
     """One page. `template` has a block for each of `regions`; `query` is the struct of its filters, every field with a
     default. A view with a `group` is listed there in the menu. Regions named in `slow`, such as charts, move little and
     weigh much: while the page is live they are rendered that many seconds apart."""
@@ -75,8 +82,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     template: str
     regions: dict[str, Region]
-    query: type[msgspec.Struct] = NoFilters
     scope: str = ANY
+    query: type[msgspec.Struct] = NoFilters
     or_scope: str = ""
     group: str = ""
     live: bool | Callable[[Visit], bool] = True
@@ -97,7 +104,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class ShownOnce(msgspec.Struct, frozen=True, kw_only=True):
     """What an action shows only once, as a page of its own; nothing of it is kept."""
 
     title: str
@@ -114,12 +121,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     back: str
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
+class FormAction(msgspec.Struct, frozen=True, kw_only=True):
     """A form that changes something, or computes something long. With `ask`, the user first gets a question, with the
     same form to confirm."""
 
     path: str
-    handler: Callable[[Visit], Awaitable[Done | Shown]]
+    handler: Callable[[Visit], Awaitable[Done | ShownOnce]]
     form: type[msgspec.Struct] = NoFilters
     scope: str
     or_scope: str = ""
@@ -135,7 +142,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         return caller.refusal(for_admins=self.for_admins)
 
 
-class Download(msgspec.Struct, frozen=True, kw_only=True):
+class FileAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A response that is not a page of the dashboard: a file, or a raw page for a frame."""
 
     path: str

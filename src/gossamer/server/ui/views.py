@@ -25,46 +25,12 @@ from . import (
     why,
     workers,
 )
-from .view import Action, Download, View
+from .view import FileAnswer, FormAction, View
 
-VIEWS: tuple[View, ...] = (
-    *overview.VIEWS,
-    *incidents.VIEWS,
-    *boards.VIEWS,
-    *jobs.VIEWS,
-    *spiders.VIEWS,
-    *healing.VIEWS,
-    *queue.VIEWS,
-    *dead_letters.VIEWS,
-    *schedules.VIEWS,
-    *records.VIEWS,
-    *outputs.VIEWS,
-    *why.VIEWS,
-    *copies.VIEWS,
-    *outline.VIEWS,
-    *notes.VIEWS,
-    *alerts.VIEWS,
-    *workers.VIEWS,
-    *overrides.VIEWS,
-    *disk.VIEWS,
-    *access.VIEWS,
-    *search.VIEWS,
-)
-ACTIONS: tuple[Action, ...] = (
-    *incidents.ACTIONS,
-    *jobs.ACTIONS,
-    *spiders.ACTIONS,
-    *healing.ACTIONS,
-    *queue.ACTIONS,
-    *dead_letters.ACTIONS,
-    *schedules.ACTIONS,
-    *records.ACTIONS,
-    *outputs.ACTIONS,
-    *outline.ACTIONS,
-    *notes.ACTIONS,
-    *alerts.ACTIONS,
-    *workers.ACTIONS,
-    *overrides.ACTIONS,
-    *access.ACTIONS,
-)
-DOWNLOADS: tuple[Download, ...] = (*records.DOWNLOADS, *dead_letters.DOWNLOADS, *copies.DOWNLOADS)
+MODULES = (
+    overview, incidents, boards, jobs, spiders, healing, queue, dead_letters, schedules, records, outputs, why, copies,
+    outline, notes, alerts, workers, overrides, disk, access, search,
+)  # fmt: skip
+VIEWS: tuple[View, ...] = tuple(view for module in MODULES for view in module.VIEWS)
+ACTIONS: tuple[FormAction, ...] = tuple(action for module in MODULES for action in getattr(module, "ACTIONS", ()))
+DOWNLOADS: tuple[FileAnswer, ...] = tuple(file for module in MODULES for file in getattr(module, "DOWNLOADS", ()))

@@ -103,7 +103,7 @@ def _of_attempt(one: AttemptView) -> StoryEvent:
 # -- attempts --------------------------------------------------------------------------------------------------------
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen = visit.of(LogFilters)
     await check_seen(visit, chosen.job)
     wanted = AttemptFilter(**{name: getattr(chosen, name) for name in AttemptFilter.__struct_fields__})
@@ -145,33 +145,9 @@ def waterfall(attempts: Sequence[AttemptView], found_at: str | None) -> list[tup
 
 
 VIEWS = (
-    View(
-        path="/ui/why",
-        title="Why",
-        template="why.html",
-        regions={"story": story},
-        query=WhyFilters,
-        scope=RECORDS,
-        or_scope=JOBS,
-        group="Inspect",
-    ),
-    View(
-        path="/ui/attempts",
-        title="Attempts",
-        template="attempts.html",
-        regions={"listed": listed},
-        query=LogFilters,
-        scope=RECORDS,
-        or_scope=JOBS,
-        group="Inspect",
-    ),
-    View(
-        path="/ui/attempts/page",
-        title="Attempts for one page",
-        template="waterfall.html",
-        regions={"bars": bars},
-        query=OneFilters,
-        scope=RECORDS,
-        or_scope=JOBS,
-    ),
-)
+    View("/ui/why", "Why", "why.html", {"story": story}, RECORDS, query=WhyFilters, or_scope=JOBS, group="Inspect"),
+    View("/ui/attempts", "Attempts", "attempts.html", {"listed": list_region}, RECORDS, query=LogFilters, or_scope=JOBS,
+         group="Inspect"),
+    View("/ui/attempts/page", "Attempts for one page", "waterfall.html", {"bars": bars}, RECORDS, query=OneFilters,
+         or_scope=JOBS),
+)  # fmt: skip

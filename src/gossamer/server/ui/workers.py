@@ -18,7 +18,7 @@ from ...project.sites.routes import reset_routes, route_report
 from ...project.workers.workers import FATES, WorkerView, drain_worker, forget_worker, leading_scheduler, list_workers
 from ...units import many
 from .charts import Series, bars
-from .view import Action, Context, Done, Question, View, Visit
+from .view import Context, Done, FormAction, Question, View, Visit
 
 DAY = 86_400.0
 SITES_SHOWN = 100
@@ -58,7 +58,7 @@ WORKER_COLUMNS: dict[str, Callable[[WorkerView], object]] = {
 }
 
 
-async def listed(visit: Visit) -> Context:
+async def list_region(visit: Visit) -> Context:
     chosen, workers = visit.of(WorkersFilters), await list_workers(visit.project)
     states = Counter(_state(one) for one in workers)
     wanted = [one for one in workers if chosen.state in (None, _state(one))]
@@ -166,31 +166,16 @@ async def forget(visit: Visit) -> Done:
 
 
 VIEWS = (
-    View(
-        path="/ui/workers",
-        title="Workers",
-        template="workers.html",
-        regions={"listed": listed},
-        query=WorkersFilters,
-        scope=JOBS,
-        group="Operate",
-    ),
-    View(
-        path="/ui/routes",
-        title="Routes and proxies",
-        template="routes.html",
-        regions={"spend": spend, "learned": learned, "pools": pools},
-        query=RoutesFilters,
-        scope=ADMIN,
-        group="Operate",
-        live=False,  # a day of figures is expensive to read, and they change once a minute
-    ),
-)
+    View("/ui/workers", "Workers", "workers.html", {"listed": list_region}, JOBS, query=WorkersFilters,
+         group="Operate"),
+    View("/ui/routes", "Routes and proxies", "routes.html", {"spend": spend, "learned": learned, "pools": pools},
+         ADMIN, query=RoutesFilters, group="Operate", live=False),
+)  # fmt: skip
 ACTIONS = (
-    Action(path="/ui/workers/drain", handler=drain, ask=ask_to_drain, form=WorkerForm, scope=ADMIN),
-    Action(path="/ui/workers/restart", handler=restart, form=WorkerForm, scope=ADMIN),
-    Action(path="/ui/workers/forget", handler=forget_missing, form=WorkerForm, scope=ADMIN),
-    Action(path="/ui/routes/try", handler=try_pool, form=PoolForm, scope=ADMIN),
-    Action(path="/ui/routes/wake", handler=wake_pool, form=PoolForm, scope=ADMIN),
-    Action(path="/ui/routes/forget", handler=forget, ask=ask_to_forget, form=SiteForm, scope=ADMIN),
+    FormAction(path="/ui/workers/drain", handler=drain, ask=ask_to_drain, form=WorkerForm, scope=ADMIN),
+    FormAction(path="/ui/workers/restart", handler=restart, form=WorkerForm, scope=ADMIN),
+    FormAction(path="/ui/workers/forget", handler=forget_missing, form=WorkerForm, scope=ADMIN),
+    FormAction(path="/ui/routes/try", handler=try_pool, form=PoolForm, scope=ADMIN),
+    FormAction(path="/ui/routes/wake", handler=wake_pool, form=PoolForm, scope=ADMIN),
+    FormAction(path="/ui/routes/forget", handler=forget, ask=ask_to_forget, form=SiteForm, scope=ADMIN),
 )

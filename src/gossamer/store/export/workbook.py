@@ -65,7 +65,7 @@ class SheetWriter:
         with tempfile.TemporaryFile() as file:  # a workbook is a zip file, which is not written from front to back
             book.save(file)
             file.seek(0)
-            shutil.copyfileobj(file, _Sink(self._stream), 256 * 1024)
+            shutil.copyfileobj(file, _WorkbookSink(self._stream), 256 * 1024)
 
     def close(self) -> None:
         self._rows.close()
@@ -79,7 +79,7 @@ class SheetWriter:
         return cell
 
 
-class _Sink:
+class _WorkbookSink:
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
 
