@@ -12,7 +12,7 @@ from gossamer.errors import ConnectFailed, FetchFailed, FetchRefused, GossamerEr
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import TransportRequest
 from gossamer.fetch.http import AiohttpTransport, translated_on_proxy
-from gossamer.fetch.proxies import authorization, proxy_failed, shown, without_login
+from gossamer.fetch.proxies import authorization, masked_url, proxy_failed, without_login
 from gossamer.fetch.socks import ask_for_line
 from gossamer.model.route import Proxy
 
@@ -129,7 +129,7 @@ async def test_a_password_that_is_too_long_for_socks_is_not_cut() -> None:
     ],
 )
 def test_an_address_is_shown_without_its_login(text: str, left: str) -> None:
-    assert without_login(text) == shown(text) == left
+    assert without_login(text) == masked_url(text) == left
 
 
 @pytest.mark.parametrize("error", list(_every_error()), ids=lambda error: type(error).__name__)

@@ -14,7 +14,7 @@ import pytest
 from gossamer.backends.postgres.connection import (
     PLAN_FOR_LOOKUPS,
     PostgresDatabase,
-    Session,
+    PostgresTransaction,
     open_database,
     with_schema,
 )
@@ -189,7 +189,7 @@ async def test_what_an_older_transaction_commits_later_is_not_missed(
     await transaction.start()
     slow = [result(book("slow", price=2, at=NOW + 1))]
     count = Count(Sheet(), slow, NOW + 10_000)
-    batch = PostgresBatch(Session(tables, schema), queryable, count=count)
+    batch = PostgresBatch(PostgresTransaction(tables, schema), queryable, count=count)
     await save_results(batch, slow, NOW + 10_000, 0.0)  # not committed
     await store.save([result(book("quick"))])
 
@@ -236,7 +236,7 @@ async def test_a_record_that_is_being_seen_is_not_retired(store: PostgresRecords
     transaction = tables.transaction()
     await transaction.start()
     seen = [visit("https://shop.example/other", book("a"), at=NOW + 2, job="books-2")]
-    batch = PostgresBatch(Session(tables, schema), queryable, count=Count(Sheet(), seen, NOW))
+    batch = PostgresBatch(PostgresTransaction(tables, schema), queryable, count=Count(Sheet(), seen, NOW))
     await save_results(batch, seen, NOW + 10_000, 0.0)
 
     retiring = asyncio.create_task(store.retire(Retirement(job="books-2", spider="books", at=NOW + 5)))
