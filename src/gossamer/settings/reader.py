@@ -211,6 +211,8 @@ def check_settings(settings: Settings) -> None:
     for name in ("attempts", "pages", "jobs", "dead", "audit"):
         age = getattr(settings.retention, name)
         demand(age is None or age.total_seconds() >= 3600, f"retention.{name}", "must be 1h or more; none keeps all.")
+    copies = settings.retention.copies
+    demand(copies is None or copies >= 1, "retention.copies", "must be 1 or more; none keeps all.")
     for key, level in {"level": settings.log.level, **settings.log.levels}.items():
         where = "log.level" if key == "level" else "log.levels"
         demand(level in LEVELS, where, f"must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, not {visible(level)}.")

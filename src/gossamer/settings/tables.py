@@ -306,10 +306,11 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """[retention]: the age at which each kind is deleted by the leading scheduler. None: it is kept."""
+    """[retention]: what the leading scheduler deletes: by age, and raw copies by their number. None: nothing."""
 
     attempts: timedelta | None = None  # attempts, and visits replaced by a later one
     pages: timedelta | None = None  # raw pages in the archive
+    copies: int | None = None  # raw copies of each page that are kept, the newest
     jobs: timedelta | None = None  # ended jobs without dead letters
     dead: timedelta | None = None  # ended jobs with dead letters
     audit: timedelta | None = None  # lines of the audit log

@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,15 +32,24 @@ from ...errors import BackendUnavailable, Misconfigured, Permanent
 from ...model.page import Snapshot
 from ...store.contract import Segment
 from ...store.durable import make_folder, new_file, sync_folder
-from ...store.page_format import PagePacker, blank_frame, unpack_page
-from .files import FolderFiles, translate
+from ...store.page_format import (
+    BLANK_HEAD,
+    PART,
+    REF,
+    SEGMENT,
+    PagePacker,
+    among_parts,
+    blank_frame,
+    joined,
+    part_with,
+    places_of,
+    unpack_page,
+)
+from .files import FolderFiles, held_by, make_hole, translate
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one started
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written when this much has accumulated
 
-_NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
-_SEGMENT = re.compile(_NAME)
-_REF = re.compile(rf"({_NAME})#([0-9]{{1,15}})\+([0-9]{{1,15}})")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -114,6 +123,12 @@ class FolderArchive(FolderFiles):
         except OSError as error:
             raise translate(error, self._root) from error
 
+    async def drop(self, refs: Sequence[str]) -> int:
+        try:
+            return await asyncio.to_thread(self._drop, refs)
+        except OSError as error:
+            raise translate(error, self._root) from error
+
     async def prune(self, older_than: timedelta) -> int:
         return await asyncio.to_thread(self._prune, self._clock.now() - older_than.total_seconds())
 
@@ -134,7 +149,7 @@ class FolderArchive(FolderFiles):
             raise translate(error, self._root) from error
 
     async def write_segment(self, name: str, content: bytes) -> None:
-        if not _SEGMENT.fullmatch(name):
+        if not SEGMENT.fullmatch(name):
             raise Permanent(f"{name[:200]!r} is not the name of an archive file.")
         try:
             await asyncio.to_thread(self._write_segment, self._root / name, content)
@@ -197,7 +212,7 @@ class FolderArchive(FolderFiles):
                 self._segment = None
 
     def _get(self, ref: str) -> Snapshot:
-        match = _REF.fullmatch(ref)
+        match = REF.fullmatch(ref)
         if match is None:
             raise Permanent(f"{ref[:200]!r} is not an archive reference; they look like 2027-01-31/host-1.zst#0+999.")
         name, offset, length = match[1], int(match[2]), int(match[3])
@@ -208,6 +223,8 @@ class FolderArchive(FolderFiles):
                 file.seek(offset)
                 frame = file.read(length)
         except FileNotFoundError:
+            if part := part_with(self._parts(name), offset):
+                return self._get(f"{part[0]}#{part[1]}+{length}")
             raise Permanent(
                 f"There is no archived page {ref} in {self._root}: it was pruned, or the archive was moved."
             ) from None
@@ -220,13 +237,22 @@ class FolderArchive(FolderFiles):
                 f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
             ) from error
 
+    def _parts(self, name: str) -> list[Segment]:
+        """What is left of a segment that came from an object store, which cannot make holes."""
+        day = name.partition("/")[0]
+        if PART in name or (self._root / name).exists() or not (self._root / day).is_dir():
+            return []
+        begins = name.removesuffix(".zst") + PART
+        return [one for one in self._of_day(day) if one.name.startswith(begins)]
+
+    def _places(self, refs: Sequence[str]) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+        for name, frames in places_of(refs).items():
+            yield from among_parts(name, frames, self._parts(name))
+
     def _erase(self, refs: Sequence[str]) -> int:
         """Overwritten in place: whoever appends to the file meanwhile does so at its end."""
-        places: dict[str, list[tuple[int, int]]] = {}
-        for match in filter(None, map(_REF.fullmatch, refs)):
-            places.setdefault(match[1], []).append((int(match[2]), int(match[3])))
         erased = 0
-        for name, frames in places.items():
+        for name, frames in self._places(refs):
             with suppress(FileNotFoundError), (self._root / name).open("r+b") as file:
                 size = os.fstat(file.fileno()).st_size
                 for offset, length in frames:
@@ -238,12 +264,27 @@ class FolderArchive(FolderFiles):
                 os.fsync(file.fileno())
         return erased
 
+    def _drop(self, refs: Sequence[str]) -> int:
+        """The file keeps its length and other pages their places; where pages were is a hole that takes no room."""
+        freed = 0
+        for name, frames in self._places(refs):
+            with suppress(FileNotFoundError), (self._root / name).open("r+b") as file:
+                before = held_by(os.fstat(file.fileno()))
+                for offset, length in joined(frames, os.fstat(file.fileno()).st_size):
+                    file.seek(offset)
+                    file.write(blank_frame(length)[:BLANK_HEAD])
+                    file.flush()
+                    make_hole(file.fileno(), offset + BLANK_HEAD, length - BLANK_HEAD)
+                os.fsync(file.fileno())
+                freed += before - held_by(os.fstat(file.fileno()))
+        return freed
+
     def _size(self) -> int:
         size = 0
         for folder, _, names in os.walk(self._root):
             for name in names:
                 with suppress(OSError):  # pruned meanwhile
-                    size += os.lstat(os.path.join(folder, name)).st_size
+                    size += held_by(os.lstat(os.path.join(folder, name)))
         return size
 
     def _days(self) -> list[str]:
@@ -277,7 +318,7 @@ class FolderArchive(FolderFiles):
                 except ValueError:  # 2027-13-45: not one of our folders
                     continue
                 if (start + timedelta(days=1)).timestamp() <= cutoff:
-                    freed += sum(file.stat().st_size for file in os.scandir(entry.path))
+                    freed += sum(held_by(file.stat()) for file in os.scandir(entry.path))
                     shutil.rmtree(entry.path)
             return freed + self._prune_files(cutoff)
         except OSError as error:

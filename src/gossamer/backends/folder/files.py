@@ -9,6 +9,7 @@ pruning uses that time.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import hashlib
 import os
@@ -22,6 +23,7 @@ from ...store.contract import Segment
 from ...store.durable import make_folder, new_file, sync_folder
 
 PIECE = 1024 * 1024  # bytes read at once
+KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -113,6 +115,20 @@ class FolderFiles:
 
 def _files_in(folder: Path) -> list[tuple[str, int]]:
     return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder) if _HASH.fullmatch(entry.name))
+
+
+def held_by(found: os.stat_result) -> int:
+    """How many bytes of the disk a file takes, without its holes."""
+    return min(found.st_size, found.st_blocks * 512)
+
+
+def make_hole(descriptor: int, offset: int, length: int) -> None:
+    """Give this part of a file back to the disk; it reads as zeros. They are written where that cannot be done."""
+    fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    place = (ctypes.c_int(PUNCH_HOLE | KEEP_SIZE), ctypes.c_int64(offset), ctypes.c_int64(length))
+    if length and (fallocate is None or fallocate(descriptor, *place) != 0):
+        for at in range(offset, offset + length, PIECE):
+            os.pwrite(descriptor, bytes(min(PIECE, offset + length - at)), at)
 
 
 def missing_file(sha256: str, place: object) -> Permanent:

@@ -30,7 +30,21 @@ from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, Permanent
 from ...model.page import Snapshot
 from ...store.contract import Segment
-from ...store.page_format import PagePacker, blank_frame, frames_in, unpack_page
+from ...store.page_format import (
+    PART,
+    REF,
+    SEGMENT,
+    PagePacker,
+    among_parts,
+    blank_frame,
+    frames_in,
+    joined,
+    part_name,
+    part_with,
+    places_of,
+    start_of,
+    unpack_page,
+)
 from .bucket import (
     BucketAddress,
     beyond_end,
@@ -50,12 +64,11 @@ if TYPE_CHECKING:
 
 OBJECT_BYTES = 32 * 1024 * 1024  # a batch that compresses to more is spread over several objects
 MAX_READS = 16  # at the same time
+LISTED = 1000  # parts of an object at once
+SPLIT_GAP = 64 * 1024  # bytes: an object is split where at least so many were dropped
 GAP = 256 * 1024  # bytes between two pages of an object: a smaller gap is read along instead of making two requests
 DAMAGED = (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError)
 
-_NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
-_SEGMENT = re.compile(_NAME)
-_REF = re.compile(rf"({_NAME})#([0-9]{{1,15}})\+([0-9]{{1,15}})")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -124,7 +137,7 @@ class ObjectArchive(ObjectFiles):
         return refs
 
     async def get(self, ref: str) -> Snapshot:
-        match = _REF.fullmatch(ref)
+        match = REF.fullmatch(ref)
         if match is None:
             raise Permanent(f"{ref[:200]!r} is not an archive reference; they look like 2027-01-31/host-1.zst#0+999.")
         key, offset, length = match[1], int(match[2]), int(match[3])
@@ -161,7 +174,7 @@ class ObjectArchive(ObjectFiles):
     async def _neighbours(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
         """Pages of one object; one request reads pages that lie close together. Empty if one of them cannot be read:
         read alone, each gives its own error."""
-        places = [match for match in map(_REF.fullmatch, refs) if match is not None]
+        places = [match for match in map(REF.fullmatch, refs) if match is not None]
         starts, lengths = ([int(match[part]) for match in places] for part in (2, 3))
         if len(places) < max(2, len(refs)) or not all(lengths):
             return []
@@ -183,6 +196,8 @@ class ObjectArchive(ObjectFiles):
             frame = bytes(await self._store.get_range_async(key, start=offset, length=length))
         except Exception as error:
             if missing(error):
+                if part := part_with(await self._parts(key), offset):
+                    return await self._read(ref, *part, length)
                 raise Permanent(
                     f"There is no archived page {ref} in {self._place}: it was pruned, or the archive was moved."
                 ) from error
@@ -193,12 +208,57 @@ class ObjectArchive(ObjectFiles):
             raise Permanent(f"The archived page {ref} lies beyond the end of its object: replaced or truncated.")
         return frame
 
+    async def _parts(self, key: str) -> list[Segment]:
+        """What is left of an object from which pages were dropped."""
+        if PART in key:
+            return []
+        try:
+            begins = key.removesuffix(".zst") + PART
+            parts: list[Segment] = []
+            async for found in self._store.list(key.partition("/")[0], offset=begins, chunk_size=LISTED):
+                ours = [Segment(one["path"], one["size"]) for one in found if one["path"].startswith(begins)]
+                parts += ours
+                if len(ours) < len(found):
+                    break
+            return parts
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+
+    async def _places(self, refs: Sequence[str]) -> list[tuple[str, list[tuple[int, int]]]]:
+        """By object and by part of one, where these pages lie, if it is there."""
+        found: list[tuple[str, list[tuple[int, int]]]] = []
+        for key, frames in places_of(refs).items():
+            found += among_parts(key, frames, await self._parts(key))
+        return found
+
+    async def drop(self, refs: Sequence[str]) -> int:
+        """An object cannot have holes: what is left of it is written as parts, before it is deleted."""
+        freed = 0
+        for key, frames in await self._places(refs):
+            with suppress(Permanent):  # pruned meanwhile
+                content = bytearray(await self.read_segment(key))
+                every, gone = list(frames_in(bytes(content))), set(frames)
+                left = [place for place in every if place not in gone]
+                if len(left) == len(every):
+                    continue
+                for offset, length in gone.intersection(every):
+                    content[offset : offset + length] = blank_frame(length)
+                whole, start = f"{key.removesuffix('.zst').partition(PART)[0]}.zst", start_of(key)
+                parts = list(joined(left, len(content), SPLIT_GAP))
+                names = [part_name(whole, start + offset) for offset, _ in parts]
+                try:
+                    for name, (offset, length) in zip(names, parts, strict=True):
+                        await self._store.put_async(name, bytes(content[offset : offset + length]), use_multipart=False)
+                    if key not in names:
+                        await self._store.delete_async(key)
+                except Exception as error:
+                    raise unavailable(error, self._place) from error
+                freed += len(content) - sum(length for _, length in parts)
+        return freed
+
     async def erase(self, refs: Sequence[str]) -> int:
-        objects: dict[str, list[tuple[int, int]]] = {}
-        for match in filter(None, map(_REF.fullmatch, refs)):
-            objects.setdefault(match[1], []).append((int(match[2]), int(match[3])))
         erased = 0
-        for key, frames in objects.items():
+        for key, frames in await self._places(refs):
             with suppress(Permanent):  # pruned meanwhile
                 content = bytearray(await self.read_segment(key))
                 whole = [(offset, length) for offset, length in frames if offset + length <= len(content)]
@@ -224,7 +284,7 @@ class ObjectArchive(ObjectFiles):
         try:
             async for found in self._store.list():
                 for one in found:
-                    if _SEGMENT.fullmatch(one["path"]):
+                    if SEGMENT.fullmatch(one["path"]):
                         yield Segment(one["path"], one["size"])
         except Exception as error:
             raise unavailable(error, self._place) from error
@@ -239,7 +299,7 @@ class ObjectArchive(ObjectFiles):
             raise unavailable(error, self._place) from error
 
     async def write_segment(self, name: str, content: bytes) -> None:
-        if not _SEGMENT.fullmatch(name):
+        if not SEGMENT.fullmatch(name):
             raise Permanent(f"{name[:200]!r} is not the name of an archive object.")
         try:
             await self._store.put_async(name, content, use_multipart=False)
@@ -261,7 +321,7 @@ class ObjectArchive(ObjectFiles):
     async def _delete_day(self, folder: str) -> int:
         freed = 0
         async for found in self._store.list(folder):  # in chunks, so that memory does not grow with the archive
-            ours = [one for one in found if _SEGMENT.fullmatch(one["path"])]
+            ours = [one for one in found if SEGMENT.fullmatch(one["path"])]
             if ours:
                 await self._store.delete_async([one["path"] for one in ours])
                 freed += sum(one["size"] for one in ours)

@@ -1,6 +1,6 @@
 """Carries out the retention of the settings, in the process of the leading scheduler, and measures the disks.
 
-What it does: every `retention.every` it deletes what is older than the settings allow, with the function behind
+What it does: every `retention.every` it deletes what is older or more than the settings allow, with the function behind
 `gossamer prune`; then it writes SQLite files anew, which shrink, at most every `retention.shrink` and only if something
 was deleted. How it fails: a store that is away is tried again a minute later. How it recovers: what was deleted stays
 deleted, and the rest goes the next time.
@@ -75,6 +75,7 @@ def in_words(pruned: Pruned) -> str:
     found = [
         many(pruned.attempts, "attempt or visit", "attempts and visits") if pruned.attempts else "",
         f"{size(pruned.page_bytes)} of raw pages" if pruned.page_bytes else "",
+        f"{many(pruned.copies, 'raw copy', 'raw copies')} ({size(pruned.copy_bytes or 0)})" if pruned.copies else "",
         many(pruned.jobs.jobs, "job") if pruned.jobs is not None and pruned.jobs.jobs else "",
         many(pruned.audit, "line of the audit log", "lines of the audit log") if pruned.audit else "",
     ]
