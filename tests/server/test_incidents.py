@@ -35,16 +35,17 @@ from tests.unit.commandline import candidate
 from .serving import serving, settings_of
 
 SITE = "shop.example"
+START = f"https://{SITE}/"
 FOUND = {"success": {SITE: Finding(0.02, "2% of 244 requests succeeded.")}}
 
 
-async def fire(project: Project) -> Notice:
+async def fire(project: Project, found: dict[str, dict[str, Finding]] = FOUND) -> Notice:
     state = project.state
     term = await state.ticks.lead("far/1/x", timedelta(seconds=600))
     assert term is not None
     step = look(
-        {"success": AlertTerms(wait=timedelta(0))},
-        FOUND,
+        dict.fromkeys(found, AlertTerms(wait=timedelta(0))),
+        found,
         [],
         channels={"hook": ChannelTable(kind="webhook")},
         now=project.clock.now(),
@@ -132,6 +133,49 @@ async def test_what_was_set_for_another_site_is_no_news_of_an_incident(tmp_path:
         assert [words.partition("hand: ")[2].partition(" =")[0] for words in done] == [
             "politeness.rate", f"domains.{SITE}.rate",
         ]  # fmt: skip
+
+
+async def test_the_incident_of_a_spider_knows_its_runs_whoever_began_them(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path, START), worker=False) as door:
+        key = await door.new_key("ada", "scrape", "jobs", "records")
+        job = (await door.post("/api/v1/crawls", {"spider": "things"}, key)).json()["job_id"]
+        await door.project.state.frontier.add(job, [candidate(START)])
+        (lease,) = (await door.project.state.frontier.lease(job, "w", 1)).leases
+        await door.project.state.frontier.bury(lease, "parse", "Thing: title is missing")
+        later = (
+            await door.post(
+                "/api/v1/crawls", {"spider": "things"}, await door.new_key("bob", "scrape", "jobs", "records")
+            )
+        ).json()
+
+        found = {"dead-letters": {SITE: Finding(120.0, "many", cause=Subject(SubjectKind.SPIDER, "things"))}}
+        id = (await fire(door.project, found)).subjects[0].incident
+        seen = (await door.get(f"/api/v1/incidents/{id}")).json()
+        assert later["job_id"] != job
+        assert [one["command"] for one in seen["repairs"]][:2] == ["", f"gossamer dead replay --job {job}"]
+        assert (seen["repairs"][0]["page"], seen["selects"]) == (f"/ui/dead/{job}/1", {"job": job})
+        assert [group["message"] for group in seen["failures"]["groups"]] == ["Thing: title is missing"]
+
+        begun = next(one for one in seen["changes"] if one["page"] == f"/ui/jobs/{job}")
+        assert begun["words"] == f"ada began {job}"
+
+
+async def test_what_is_set_by_hand_for_a_budget_or_a_pool_is_taken_back_where_it_was_set(tmp_path: Path) -> None:
+    pool = {"urls": ["http://192.0.2.7:8080"]}
+    async with serving(settings_of(tmp_path, router__budget_day=20, proxies__homes=pool), worker=False) as door:
+        set_by_hand = {
+            "router.budget_day": "40",
+            "proxies.homes.skip.http://192.0.2.7:8080": "yes",
+            "log.level": "debug",
+        }
+        for key, value in set_by_hand.items():
+            assert (await door.post("/api/v1/overrides", {"key": key, "value": value})).status_code == 201
+        taken = []
+        for alert, kind, name in (("budget", SubjectKind.BUDGET, "day"), ("proxies", SubjectKind.POOL, "homes")):
+            notice = await fire(door.project, {alert: {name: Finding(1.0, "all", cause=Subject(kind, name))}})
+            seen = (await door.get(f"/api/v1/incidents/{notice.subjects[0].incident}")).json()
+            taken.append([one["fields"]["key"] for one in seen["repairs"] if one["action"] == "/ui/overrides/remove"])
+        assert taken == [["router.budget_day"], ["proxies.homes.skip.http://192.0.2.7:8080"]]
 
 
 async def test_every_message_has_the_address_of_its_incident(tmp_path: Path) -> None:

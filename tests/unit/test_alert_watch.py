@@ -293,6 +293,30 @@ async def test_pages_that_came_and_could_not_be_parsed_are_about_their_spider(be
     assert [alert.key for alert in one.alerts] == [("dead-letters", "shop.example")]
 
 
+async def test_requests_that_failed_because_their_pages_were_not_parsed_are_about_their_spider(bench: Watched):
+    job = await bench.job(600)
+    await bury(bench, job, 150, "parse")
+    await Traffic(bench).minutes(12, 19)
+    found = {
+        one.about: sorted(alert.alert for alert in one.alerts)
+        for one in await bench.project.state.alerts.open_incidents()
+    }
+    assert found[Subject(SubjectKind.SPIDER, "books")] == ["dead-letters", "success"]
+    assert Subject(SubjectKind.SITE, "shop.example") not in found
+
+
+async def test_a_site_that_refuses_after_its_layout_had_changed_is_about_the_site(bench: Watched):
+    job = await bench.job(600)
+    await bury(bench, job, 150, "parse")
+    await bench.turn(1)
+    await bury(bench, job, 90, "http-403")
+    await Traffic(bench).minutes(12, 19)
+    found = {
+        alert.alert: one.about for one in await bench.project.state.alerts.open_incidents() for alert in one.alerts
+    }
+    assert found["success"] == Subject(SubjectKind.SITE, "shop.example")
+
+
 async def test_a_person_closes_an_incident_and_the_leader_carries_it_out(bench: Watched):
     job = await bench.job(200)
     await bury(bench, job, 120)

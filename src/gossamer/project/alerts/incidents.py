@@ -31,13 +31,14 @@ from ..sites.routes import probe_of, route_report
 from ..spiders.layout_change import layout_change_of
 from ..view_fields import view_of
 from ..workers.workers import list_workers
-from .failed_work import SPIDER_AT_FAULT
+from .failed_work import SPIDER_AT_FAULT, newest_runs
 from .incident_changes import Happened, what_changed, what_was_done
 from .repairs import Repair, RepairFacts, repairs_for
 
 MOST_TOLD = 20
 NOTICES_LOOKED_AT = 500
 GROUPS_SHOWN = 10
+RUNS_LOOKED_AT = 10  # of a spider, for one with dead letters
 NEARLY = 0.5  # the share of a budget with which more is offered
 Name = Annotated[str, Meta(max_length=300)]
 Words = Annotated[str, Meta(max_length=500)]
@@ -210,8 +211,11 @@ async def _dead_letters_of(project: Project, one: Incident) -> tuple[DeadFilter 
         case SubjectKind.JOB:
             return DeadFilter(job=one.about.name), [one.about.name]
         case SubjectKind.SPIDER:
-            newest = await project.state.history.newest_jobs(one.about.name, 1)
-            jobs = list(dict.fromkeys([*marks[::-1], *(job.id for job in newest)]))
+            runs = [job.id for job in await newest_runs(project) if job.spider_name == one.about.name]
+            jobs = list(dict.fromkeys([*marks[::-1], *runs[:RUNS_LOOKED_AT]]))
+            for job in jobs:
+                if (await project.state.jobs.counts(job)).dead:
+                    return DeadFilter(job=job), [job, *(other for other in jobs if other != job)]
             return (DeadFilter(job=jobs[0]) if jobs else None), jobs
     return None, marks
 
@@ -246,7 +250,7 @@ async def _facts(
         example=example,
         jobs=tuple(jobs),
         running=tuple(job for job in jobs if job in running),
-        overridden=tuple(each.key for each in project.live.overrides.of_site(one.about.name)) if of_site else (),
+        overridden=_overridden(project, one.about),
         routes=_routes(project, one.about.name) if of_site else (),
         probe=await _probe(project, which) if of_site else "",
         learned=of_site and bool(await project.state.routes.learned(one.about.name)),
@@ -261,6 +265,23 @@ async def _facts(
         layout=change.state if change is not None and change.is_open else None,
         healed=change is not None and change.healed > 0,
     )
+
+
+OVERRIDES = {
+    SubjectKind.BUDGET: "router.budget_{0}",
+    SubjectKind.JOB: "router.budget_job",
+    SubjectKind.POOL: "proxies.{0}.",
+}
+
+
+def _overridden(project: Project, about: Subject) -> tuple[str, ...]:
+    """The settings of the subject that are set by hand."""
+    if about.kind is SubjectKind.SITE:
+        return tuple(one.key for one in project.live.overrides.of_site(about.name))
+    if about.kind not in OVERRIDES:
+        return ()
+    begins = OVERRIDES[about.kind].format(about.name)
+    return tuple(one.key for one in project.live.overrides.rows if one.key.startswith(begins))
 
 
 def _routes(project: Project, site: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ asks for the same rights as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from shlex import quote as words
 from urllib.parse import quote
 
@@ -38,7 +38,7 @@ class RepairFacts(msgspec.Struct, frozen=True, kw_only=True):
     example: str = ""  # the page of one of those, in the dashboard
     jobs: tuple[str, ...] = ()  # that it is about, the latest first
     running: tuple[str, ...] = ()  # of them
-    overridden: tuple[str, ...] = ()  # settings of the site that are set by hand
+    overridden: tuple[str, ...] = ()  # settings of the subject that are set by hand
     routes: tuple[str, ...] = ()  # that the pages of the site may take
     probe: str = ""  # a command that tries a page that was refused by a route that is not set yet
     learned: bool = False  # whether a route was learned for it
@@ -110,14 +110,7 @@ def _of_site(facts: RepairFacts) -> Iterator[Repair]:
     )
     for route in facts.routes[1:]:
         yield _by_hand(facts, f"Always take the route {route}", f"domains.{site}.route", route)
-    for key in facts.overridden:
-        if key not in pace:
-            yield Repair(
-                words=f"Take back {key}, which is set by hand",
-                action="/ui/overrides/remove",
-                fields={"key": key, "back": facts.page},
-                command=f"gossamer override remove {words(key)}",
-            )
+    yield from _taken_back(facts, pace)
     if facts.learned:
         yield Repair(
             words="Forget its learned route",
@@ -138,6 +131,17 @@ def _by_hand(facts: RepairFacts, what: str, key: str, value: str, lasts: str = "
         fields=fields | ({"lasts": lasts} if lasts else {}),
         command=f"gossamer override set {words(key)} {words(value)}{end}",
     )
+
+
+def _taken_back(facts: RepairFacts, but: Collection[str] = ()) -> Iterator[Repair]:
+    for key in facts.overridden:
+        if key not in but:
+            yield Repair(
+                words=f"Take back {key}, which is set by hand",
+                action="/ui/overrides/remove",
+                fields={"key": key, "back": facts.page},
+                command=f"gossamer override remove {words(key)}",
+            )
 
 
 def _more_budget(facts: RepairFacts) -> Iterator[Repair]:
@@ -206,6 +210,7 @@ def _of_job(facts: RepairFacts) -> Iterator[Repair]:
             fields={"name": name},
             command=f"gossamer workers restart {words(name)}",
         )
+    yield from _taken_back(facts)
     yield from _run_again(facts)
     yield Repair(words="Which workers are alive", page="/ui/workers", command="gossamer workers")
     yield Repair(words="The job", page=path, command=f"gossamer status {words(job)}")
@@ -235,11 +240,13 @@ def _of_pool(facts: RepairFacts) -> Iterator[Repair]:
     )
     for proxy in facts.proxies[:5]:
         yield _by_hand(facts, f"Leave {proxy} out", f"proxies.{pool}.skip.{proxy}", "yes")
+    yield from _taken_back(facts)
     yield Repair(words="Its proxies", page="/ui/routes", command=f"gossamer proxies show {words(pool)}")
 
 
 def _of_budget(facts: RepairFacts) -> Iterator[Repair]:
     yield from _more_budget(facts)
+    yield from _taken_back(facts)
     yield Repair(words="What was spent, and where", page="/ui/routes", command="gossamer routes")
 
 
