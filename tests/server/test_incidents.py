@@ -139,9 +139,14 @@ async def test_the_incident_of_a_spider_knows_its_runs_whoever_began_them(tmp_pa
     async with serving(settings_of(tmp_path, START), worker=False) as door:
         key = await door.new_key("ada", "scrape", "jobs", "records")
         job = (await door.post("/api/v1/crawls", {"spider": "things"}, key)).json()["job_id"]
-        await door.project.state.frontier.add(job, [candidate(START)])
-        (lease,) = (await door.project.state.frontier.lease(job, "w", 1)).leases
-        await door.project.state.frontier.bury(lease, "parse", "Thing: title is missing")
+        await door.project.state.frontier.add(job, [candidate(f"{START}{number}") for number in range(3)])
+        for reason, message in (
+            ("parse", "title is missing"),
+            ("http-404", "answered 404"),
+            ("http-404", "answered 404"),
+        ):
+            (lease,) = (await door.project.state.frontier.lease(job, "w", 1)).leases
+            await door.project.state.frontier.bury(lease, reason, f"Thing: {message}")
         later = (
             await door.post(
                 "/api/v1/crawls", {"spider": "things"}, await door.new_key("bob", "scrape", "jobs", "records")
@@ -152,9 +157,12 @@ async def test_the_incident_of_a_spider_knows_its_runs_whoever_began_them(tmp_pa
         id = (await fire(door.project, found)).subjects[0].incident
         seen = (await door.get(f"/api/v1/incidents/{id}")).json()
         assert later["job_id"] != job
-        assert [one["command"] for one in seen["repairs"]][:2] == ["", f"gossamer dead replay --job {job}"]
-        assert (seen["repairs"][0]["page"], seen["selects"]) == (f"/ui/dead/{job}/1", {"job": job})
-        assert [group["message"] for group in seen["failures"]["groups"]] == ["Thing: title is missing"]
+        (parsed,) = await door.project.state.queue.dead(DeadFilter(job=job, reason="parse"), 5)
+        look_at, parse_again, try_again, *_ = seen["repairs"]
+        assert look_at["page"] == f"/ui/dead/{job}/{parsed.id}"  # not one that does not exist
+        assert parse_again["fields"] == {"job": job, "reason": "parse"}
+        assert (try_again["command"], seen["selects"]) == (f"gossamer dead replay --job {job}", {"job": job})
+        assert [group["count"] for group in seen["failures"]["groups"]] == [2, 1]
 
         begun = next(one for one in seen["changes"] if one["page"] == f"/ui/jobs/{job}")
         assert begun["words"] == f"ada began {job}"
@@ -247,7 +255,8 @@ def test_every_repair_is_a_button_a_page_or_a_command_that_exists(kind: SubjectK
     facts = RepairFacts(
         about=Subject(kind, "shop-3"),
         dead_letters=4,
-        parsed=4,
+        parsed=3,
+        reason="parse",
         example="/ui/dead/shop-3/7",
         jobs=("shop-3",),
         running=("shop-3",),

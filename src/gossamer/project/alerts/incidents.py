@@ -234,9 +234,11 @@ async def _facts(
     jobs: list[str],
 ) -> RepairFacts:
     running = {job.id for job in await project.state.jobs.running_jobs()}
+    parsed, reason = max(((count, name) for name, count in reasons.items() if name in SPIDER_AT_FAULT), default=(0, ""))
     example = ""
     if which is not None and one.about.kind is SubjectKind.SPIDER:
-        for letter in await project.state.queue.dead(which, 1):
+        likeliest = msgspec.structs.replace(which, reason=reason or None)
+        for letter in await project.state.queue.dead(likeliest, 1):
             example = f"/ui/dead/{letter.job}/{letter.id}"
     workers = await list_workers(project) if one.about.kind in (SubjectKind.WORKERS, SubjectKind.JOB) else []
     of_site = one.about.kind is SubjectKind.SITE
@@ -246,7 +248,8 @@ async def _facts(
     return RepairFacts(
         about=one.about,
         dead_letters=sum(reasons.values()),
-        parsed=sum(count for reason, count in reasons.items() if reason in SPIDER_AT_FAULT),
+        parsed=parsed,
+        reason=reason,
         example=example,
         jobs=tuple(jobs),
         running=tuple(job for job in jobs if job in running),

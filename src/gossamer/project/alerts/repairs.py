@@ -34,7 +34,8 @@ class RepairFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     about: Subject
     dead_letters: int = 0
-    parsed: int = 0  # of them came, and could not be parsed
+    parsed: int = 0  # of them came, and could not be parsed, for the reason that most of them have:
+    reason: str = ""
     example: str = ""  # the page of one of those, in the dashboard
     jobs: tuple[str, ...] = ()  # that it is about, the latest first
     running: tuple[str, ...] = ()  # of them
@@ -173,11 +174,18 @@ def _of_spider(facts: RepairFacts) -> Iterator[Repair]:
         yield from _of_layout(facts)
     if facts.example:
         yield Repair(words="Look at a page that failed", page=facts.example)
-    if facts.jobs and facts.dead_letters:
+    if facts.jobs and facts.parsed:
         job = facts.jobs[0]
-        parsed = facts.parsed == facts.dead_letters
         yield Repair(
-            words=f"{'Parse' if parsed else 'Try'} its {many(facts.dead_letters, 'dead letter')} again",
+            words=f"Parse {many(facts.parsed, 'page')} that came again, from the archive",
+            action="/ui/dead/replay",
+            fields={"job": job, "reason": facts.reason},
+            command=f"gossamer dead replay --job {words(job)} --reason {facts.reason}",
+        )
+    if facts.jobs and facts.dead_letters > facts.parsed:
+        job = facts.jobs[0]
+        yield Repair(
+            words=f"Try its {many(facts.dead_letters, 'dead letter')} again",
             action="/ui/dead/replay",
             fields={"job": job},
             command=f"gossamer dead replay --job {words(job)}",
