@@ -51,14 +51,24 @@ async def test_what_workers_report_about_a_job_is_read_in_the_order_of_time(proj
         hub = EventHub(one)
         hub.emit(JobBegun(at=now, job=job.id, name="books", code="3fa9", commit="0123456789abcdef"))
         two.emit(Trouble(at=now + 2, job=job.id, stage="source", message="half of it could be read"))
-        hub.emit(Retried(at=now + 1, job=job.id, url="https://a.example/", reason="timeout", attempt=1, delay=4.0))
+        hub.emit(
+            Retried(
+                at=now + 1,
+                job=job.id,
+                url="https://a.example/",
+                reason="timeout",
+                attempt=1,
+                delay=4.0,
+                message="https://a.example/: no answer",
+            )
+        )
         hub.emit(Buried(at=now + 3, job=job.id, reason="parse", attempt=1, message="no title", detail="Traceback ..."))
         hub.emit(Completed(at=now + 3, job=job.id, outcome="done"))  # one for each page: not logged
         hub.emit(Trouble(at=now, job=other.id, stage="source", message="elsewhere"))
 
     assert await messages(project, job) == [
         "A worker begins, with version 3fa9 of the spider, commit 0123456789ab.",
-        "timeout, tried again in 4 s",
+        "timeout, tried again in 4.0 s: no answer",
         "source: half of it could be read",
         "given up, parse: no title",
     ]

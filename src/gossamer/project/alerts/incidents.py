@@ -206,6 +206,8 @@ async def _dead_letters_of(project: Project, one: Incident) -> tuple[DeadFilter 
     """Which dead letters it is about, and the jobs, the latest first."""
     marks = [alert.mark for alert in one.alerts if alert.mark]
     match one.about.kind:
+        case SubjectKind.PROJECT:
+            return DeadFilter(), marks
         case SubjectKind.SITE:
             return DeadFilter(site=one.about.name), marks
         case SubjectKind.JOB:

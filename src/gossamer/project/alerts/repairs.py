@@ -71,7 +71,13 @@ def repairs_for(facts: RepairFacts) -> list[Repair]:
         SubjectKind.STORE: _of_store,
         SubjectKind.OUTPUT: _of_output,
     }.get(about.kind)
-    return list(found(facts)) if found is not None else [Repair(words="See what waits, and why", page="/ui/queue")]
+    return list((found or _of_project)(facts))
+
+
+def _of_project(facts: RepairFacts) -> Iterator[Repair]:
+    if facts.dead_letters:
+        yield Repair(words="Its dead letters, in groups", page="/ui/dead", command="gossamer dead list")
+    yield Repair(words="See what waits, and why", page="/ui/queue", command="gossamer site list")
 
 
 def _of_site(facts: RepairFacts) -> Iterator[Repair]:

@@ -28,7 +28,7 @@ from ...model.run_log import LEVELS, RUN_LOG, LogChunk, LogLine
 from ...model.shelf import Put, Shelf, ShelfKind, Trim
 from ...monitor.logs import hearing_spiders, level_of, words_of_spider
 from ...parse.spider import Spider, is_own, spider_version
-from ...units import many
+from ...units import many, span
 from ..access.keys import JOBS, Caller
 from ..open import Project
 from ..operation import Operation
@@ -182,7 +182,10 @@ class RunLog:
 
 
 def _words(event: events.Event) -> str:
-    """What an event says, for people."""
+    """What an event says, for people, without the address of its page, which stands beside it."""
+    said = str(getattr(event, "message", ""))
+    if event.url:
+        said = said.removeprefix(event.url).removeprefix(":").lstrip()
     match event:
         case events.JobBegun():
             code = f", with version {event.code} of the spider" if event.code else ""
@@ -191,20 +194,20 @@ def _words(event: events.Event) -> str:
             did = f" Records: {event.records}." if event.records else ""
             return f"The job has ended: {(event.outcome or event.ending).removesuffix('.')}.{did}"
         case events.Retried():
-            return f"{event.reason}, tried again in {event.delay:.0f} s: {event.message}".removesuffix(": ")
+            return f"{event.reason}, tried again in {span(event.delay)}: {said}".removesuffix(": ")
         case events.Buried():
-            return f"given up, {event.reason}: {event.message}".removesuffix(": ")
+            return f"given up, {event.reason}: {said}".removesuffix(": ")
         case events.Blocked():
-            return f"blocked through {event.route}, {event.kind}: {event.message}".removesuffix(": ")
+            return f"blocked through {event.route}, {event.kind}: {said}".removesuffix(": ")
         case events.Trouble():
-            return f"{event.stage}: {event.message}"
+            return f"{event.stage}: {said}"
         case events.ItemDropped():
             return f"{event.step} refused an item: {event.reason}"
         case events.JobPaused():
             return "The job is paused." if event.paused else "The job goes on."
     shared = events.Event.__struct_fields__
     own = {name: getattr(event, name) for name in event.__struct_fields__ if name not in shared}
-    return str(own.pop("message", "")) or ", ".join(f"{name} {value}" for name, value in own.items() if value != "")
+    return said or ", ".join(f"{name} {value}" for name, value in own.items() if value != "")
 
 
 # -- the code of a spider --------------------------------------------------------------------------------------------
