@@ -186,6 +186,21 @@ async def test_what_is_set_by_hand_for_a_budget_or_a_pool_is_taken_back_where_it
         assert taken == [["router.budget_day"], ["proxies.homes.skip.http://192.0.2.7:8080"]]
 
 
+async def test_a_site_that_refuses_is_sent_by_any_route_that_the_settings_name(tmp_path: Path) -> None:
+    flags = {"router__ladder": ["direct"], "proxies__homes": {"urls": ["http://192.0.2.7:8080"]}}
+    words = []
+    for more in ({}, {"routes__homes": {"pool": "homes"}}):
+        (tmp_path / str(len(more))).mkdir()
+        async with serving(settings_of(tmp_path / str(len(more)), **flags, **more), worker=False) as door:
+            await bury(door.project, ["answered 403"], reason="http-403", name=f"books{len(more)}")
+            id = (await fire(door.project)).subjects[0].incident
+            repairs = (await door.get(f"/api/v1/incidents/{id}")).json()["repairs"]
+            words.append({"no other route" if "no other route" in one["words"] else one["words"] for one in repairs})
+    without, having = words
+    assert "no other route" in without - having
+    assert "Always take the route homes" in having - without
+
+
 async def test_every_message_has_the_address_of_its_incident(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     async with serving(settings, worker=False) as door:

@@ -247,6 +247,7 @@ async def _facts(
     change = None
     if one.about.kind is SubjectKind.SPIDER:
         change = await layout_change_of(project, one.about.name)
+    routes = _routes(project, one.about.name) if of_site else ()
     return RepairFacts(
         about=one.about,
         dead_letters=sum(reasons.values()),
@@ -256,8 +257,8 @@ async def _facts(
         jobs=tuple(jobs),
         running=tuple(job for job in jobs if job in running),
         overridden=_overridden(project, one.about),
-        routes=_routes(project, one.about.name) if of_site else (),
-        probe=await _probe(project, which) if of_site else "",
+        routes=routes,
+        probe=await _probe(project, which) if len(routes) == 1 else "",
         learned=of_site and bool(await project.state.routes.learned(one.about.name)),
         budgets=await _budgets(project, one.about),
         proxies=await _bad_proxies(project, one.about.name) if one.about.kind is SubjectKind.POOL else (),
@@ -290,7 +291,9 @@ def _overridden(project: Project, about: Subject) -> tuple[str, ...]:
 
 
 def _routes(project: Project, site: str) -> tuple[str, ...]:
-    return tuple(route.name for route in routing_of(project.settings).terms_for(site).ladder)
+    """Those that it takes, the cheapest first, and others that the settings name."""
+    taken = [route.name for route in routing_of(project.settings).terms_for(site).ladder]
+    return tuple(dict.fromkeys([*taken, *project.settings.routes]))
 
 
 async def _probe(project: Project, which: DeadFilter | None) -> str:
