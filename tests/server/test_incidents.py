@@ -201,6 +201,19 @@ async def test_a_site_that_refuses_is_sent_by_any_route_that_the_settings_name(t
     assert "Always take the route homes" in having - without
 
 
+async def test_the_incident_of_a_job_that_stands_still_says_what_its_pages_wait_for(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path), worker=False) as door:
+        frontier, jobs = door.project.state.frontier, door.project.state.jobs
+        job, _ = await jobs.open_job("books", JobTerms(), fresh=False)
+        await frontier.add(job.id, [candidate(START)])
+        (lease,) = (await frontier.lease(job.id, "w", 1)).leases
+        await frontier.release(lease, timedelta(minutes=5), reason="proxies-rest")
+        id = (await fire(door.project, {"stalled": {job.id: Finding(900.0, "no progress")}})).subjects[0].incident
+        first = (await door.get(f"/api/v1/incidents/{id}")).json()["repairs"][0]
+        assert first["words"].startswith("See where 1 page waits for a proxy: all proxies of its pool rest; next try")
+        assert first["page"] == f"/ui/queue?job={job.id}"
+
+
 async def test_every_message_has_the_address_of_its_incident(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     async with serving(settings, worker=False) as door:

@@ -24,6 +24,7 @@ from ...terms import routing_of
 from ...units import visible
 from ..access.keys import ADMIN, METRICS, Caller
 from ..jobs.failures import failures_of
+from ..jobs.forecast import wait_of_job
 from ..open import Project
 from ..operation import Operation
 from ..sites.proxies import proxy_pools
@@ -268,6 +269,7 @@ async def _facts(
         busy=tuple(
             worker.name for worker in workers if not worker.missing and one.about.name in worker.job.split(", ")
         ),
+        waits=await wait_of_job(project, one.about.name) if one.about.kind is SubjectKind.JOB else "",
         layout=change.state if change is not None and change.is_open else None,
         healed=change is not None and change.healed > 0,
     )

@@ -49,6 +49,7 @@ class RepairFacts(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()  # workers
     frozen: tuple[str, ...] = ()  # of them, those whose process lives
     busy: tuple[str, ...] = ()  # workers that have the job
+    waits: str = ""  # what all open pages of the job wait for
     spider: str = ""
     layout: LayoutState | None = None  # a new layout that the spider met
     healed: bool = False  # new rules were learned for it
@@ -213,6 +214,8 @@ def _run_again(facts: RepairFacts) -> Iterator[Repair]:
 def _of_job(facts: RepairFacts) -> Iterator[Repair]:
     job = facts.about.name
     path = f"/ui/jobs/{quote(job, safe='')}"
+    if facts.waits:
+        yield Repair(words=f"See where {facts.waits}", page=f"/ui/queue?job={quote(job, safe='')}")
     yield from _more_budget(facts)
     if facts.running:
         yield Repair(words="Cancel it", action=f"{path}/cancel", command=f"gossamer job cancel {words(job)}")
