@@ -131,6 +131,17 @@ async def test_stalled(bench: Watched):
     assert "No worker is alive" in fired.words
 
 
+async def test_a_stalled_job_is_not_well_because_its_pages_wait_for_a_while(bench: Watched):
+    job, frontier = await bench.job(5), bench.project.state.frontier
+    await bench.pass_time(15 * MINUTE)
+    assert await bench.state("stalled", job) is AlertState.FIRING
+    for lease in (await frontier.lease(job, "w", 5)).leases:
+        await frontier.release(lease, timedelta(hours=2), "proxies-rest")
+    await bench.pass_time(60 * MINUTE)
+    assert await bench.state("stalled", job) is AlertState.NO_DATA
+    assert bench.told("stalled") == [("firing", [job])]
+
+
 @pytest.mark.parametrize("why", ["paused", "window", "resting", "put to rest"])
 async def test_a_job_that_must_wait_is_not_stalled(tmp_path: Path, why: str):
     words = {"window": 'windows = "00:00-00:01"', "put to rest": "rest = true"}.get(why, "")

@@ -47,7 +47,8 @@ def _slope(samples: list[Sample]) -> float:
 
 
 def stalled(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """Pages of a job may be fetched, but it has made no progress for the window."""
+    """Pages of a job may be fetched, but it has made no progress for the window. It is good again when it has made
+    some: that its pages have to wait in between says nothing."""
     if situation.jobs is None:
         return None
     why, cause = "", None
@@ -60,6 +61,8 @@ def stalled(situation: Situation, terms: AlertTerms) -> Findings | None:
         elif one.ready > terms.minimum and one.idle >= terms.window.total_seconds():
             words = f"No progress for {span(one.idle)}, and {many(one.ready, 'page')} may be fetched.{why}"
             found[one.job] = Finding(one.idle, words, mark=one.job, cause=cause)
+        elif one.idle >= terms.window.total_seconds():
+            found[one.job] = NO_DATA
     return found
 
 

@@ -106,7 +106,8 @@ ON CONFLICT (job, fingerprint) DO UPDATE SET owner = excluded.owner, at = exclud
     WHERE kept.owner = excluded.owner OR kept.at < $5"""
 _FORGET_SENT = "DELETE FROM @sent_notes WHERE job = $1 AND fingerprint = $2"
 _PRUNE_SENT = "DELETE FROM @sent_notes WHERE at < $1"
-# The copies of the page of most visits are few: windows are sorted page by page.
+# Visits beyond the newest of their page, without those that a reparse reads, for each spider: the newest, and the
+# newest that it parsed well.
 _SPARE_COPIES = """
 SELECT page, fetched_at, fingerprint, job, archive_ref, of_job = 1 FROM (
     SELECT visits.page, visits.fetched_at, fingerprint, visits.job, visits.archive_ref, visits.failure,
