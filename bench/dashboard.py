@@ -3,10 +3,10 @@
     python -m bench.dashboard [--folder DIR] [--urls 1000000] [--tabs 20] [--watch 60]
 
 The project is filled through the contracts: URLs over 2,000 sites, of which a tenth is settled and a hundredth dead;
-records with their attempts and pages; 500 jobs, of which 10 run; 50 workers. With `--folder` it is kept, and filled
-once. Then each view is asked for three times over HTTP of the same process, and the middle time counts. At last that
-many live pages are open at the same time, and the processor time of the process is counted. Ends with 1 when a promise
-is not kept.
+records with their attempts and pages; 500 jobs, of which 10 run; 50 workers; boards of 2,000 sites and as many
+spiders. With `--folder` it is kept, and filled once. Then each view is asked for three times over HTTP of the same
+process, and the middle time counts. At last that many live pages are open at the same time, and the processor time of
+the process is counted. Ends with 1 when a promise is not kept.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ import uvicorn
 from gossamer import settings as settings_module
 from gossamer.frontier.contract import DeadFilter, JobTerms, WorkerCard
 from gossamer.model.record import Attempt, PageFacts, PageResult, Record
+from gossamer.model.run import RUNS_SHOWN, SITE_RUNS, SPIDER_RUNS, RunLine, RunLines
+from gossamer.model.shelf import ShelfKind
 from gossamer.model.task import Candidate, UrlState
 from gossamer.model.url import fingerprint, shape_of
 from gossamer.project.access.keys import SCOPES, add_key
@@ -97,6 +99,28 @@ async def fill(project: Project, urls: int) -> None:
         await state.workers.beat(card(n, jobs[n % RUNNING], now))
 
 
+async def fill_boards(project: Project) -> None:
+    """As if each of the sites, and as many spiders, had had twenty runs."""
+    now = project.clock.now()
+    for kind, name_of in ((SPIDER_RUNS, "spider{}".format), (SITE_RUNS, site_of)):
+        rows = ShelfKind(project.state.shelf, kind, RunLines)
+        for start in range(0, SITES, 200):
+            lines = [RunLines(name=name_of(n), runs=runs(n, now)) for n in range(start, start + 200)]
+            await project.state.shelf.commit([rows.put(one.name, one, at=one.runs[-1].started) for one in lines])
+
+
+def runs(n: int, now: float) -> tuple[RunLine, ...]:
+    return tuple(
+        RunLine(
+            job=f"spider{n}-{run}", spider=f"spider{n}", owner="", started=now - (RUNS_SHOWN - run) * 3600 - n,
+            finished=now - (RUNS_SHOWN - run) * 3600 + n, outcome="failed" if (n + run) % 9 == 0 else "done",
+            pages=1000 + n, dead=n % 7, good=1000, bad=n % 50, records=900, bytes=40_000_000, credits=0.0,
+            settled_at=0.0,
+        )
+        for run in range(RUNS_SHOWN)
+    )  # fmt: skip
+
+
 def result(n: int, job: str, now: float) -> PageResult:
     url, at = f"https://{site_of(n)}/item/{n}", now - RECORDS + n
     key = fingerprint(url)
@@ -160,6 +184,7 @@ async def paths_of(project: Project) -> list[str]:
         f"/ui/dead/{job}/{letter.id}", f"/ui/why?url={quote(url, safe='')}", f"/ui/attempts?job={job}",
         "/ui/attempts?reason=timeout", "/ui/attempts?reason=nothing-like-this", f"/ui/attempts?domain={site_of(9)}",
         "/ui/records?type=Product&sort=-field.price", f"/ui/records?site={site_of(9)}&sort=field.price",
+        "/ui/boards/sites?sort=-success", "/ui/boards/sites?q=shop19", "/ui/boards/spiders?sort=name",
         "/ui/overview?range=month", "/ui/routes?days=30", f"/ui/queue/{site_of(5)}?range=month",
         "/ui/record?type=Product&key=5", f"/ui/records?sort=stored&after={RECORDS - 100}", f"/ui/records?job={job}",
         f"/ui/attempts/page?url={quote(f'https://{site_of(5)}/item/5', safe='')}",
@@ -232,6 +257,7 @@ async def run(folder: Path, urls: int, tabs: int, seconds: float) -> int:
     if not (folder / "filled").exists():
         async with open_project(settings) as project:
             await fill(project, urls)
+            await fill_boards(project)
         (folder / "filled").write_text("")
     async with served(settings) as (client, project):
         rows = await measure(client, await paths_of(project))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -310,3 +311,64 @@ async def test_an_erased_file_is_gone(archive, tmp_path):
     assert await archive.erase_file(digest)
     assert not await archive.erase_file(digest)
     assert not await archive.has_file(digest)
+
+
+# -- dropping ------------------------------------------------------------------------------------------------------
+
+
+def heavy(number: int) -> Snapshot:
+    return snap(random.Random(number).randbytes(40_000), url=f"https://shop.example/{number}")
+
+
+async def test_the_space_of_dropped_pages_comes_back_and_other_references_hold(archive: WholeArchive) -> None:
+    pages = [heavy(number) for number in range(30)]
+    refs = await archive.put(pages)
+    before = await archive.size()
+    going = [*refs[5:15], refs[20]]
+
+    freed = await archive.drop([*going, "2027-01-31/unknown-1.zst#0+99", "nonsense"])
+
+    assert 360_000 <= freed <= 460_000
+    assert await archive.size() == before - freed
+    came = await archive.get_many(refs)
+    kept = [page for page, ref in zip(pages, refs, strict=True) if ref not in going]
+    assert [page for page in came if isinstance(page, Snapshot)] == kept
+    with pytest.raises(Permanent):
+        await archive.get(refs[5])
+    assert await archive.drop(going) == 0
+    [later] = await archive.put([snap(b"later")])
+    assert (await archive.get(later)).body == b"later"
+
+
+async def test_more_can_be_dropped_or_erased_of_what_is_left(archive: WholeArchive) -> None:
+    pages = [heavy(number) for number in range(20)]
+    refs = await archive.put(pages)
+    await archive.drop(refs[4:10])
+    await archive.drop(refs[12:14])
+    await archive.drop(refs[10:12])
+    assert await archive.erase([refs[2], refs[16]]) == 2
+    kept = [n for n in range(20) if n not in (2, *range(4, 14), 16)]
+    assert [page for page in await archive.get_many(refs) if isinstance(page, Snapshot)] == [pages[n] for n in kept]
+
+    found = [(ref, page.url) for some in [one async for one in every_page(archive)] for ref, page in some]
+    assert sorted(url for _, url in found) == sorted(pages[n].url for n in kept)
+    assert await archive.erase([next(ref for ref, url in found if url == pages[kept[3]].url)]) == 1
+    assert isinstance((await archive.get_many([refs[kept[3]]]))[0], Permanent)
+    await archive.drop(refs)
+    assert await archive.size() < 200_000
+
+
+async def test_a_copy_of_what_is_left_has_the_same_references_in_either_kind_of_archive(
+    archive: WholeArchive, request: pytest.FixtureRequest, clock: VirtualClock
+) -> None:
+    pages = [heavy(number) for number in range(12)]
+    refs = await archive.put(pages)
+    await archive.drop(refs[3:8])
+    for opener in ARCHIVES.values():
+        async with opener(request)(clock, "host/2/2") as copy:
+            async for segment in archive.segments():
+                await copy.write_segment(segment.name, await archive.read_segment(segment.name))
+            left = [page for page in await copy.get_many(refs) if isinstance(page, Snapshot)]
+            assert left == [*pages[:3], *pages[8:]]
+            assert await copy.erase([refs[0], refs[9]]) == 2
+            assert isinstance((await copy.get_many([refs[9]]))[0], Permanent)

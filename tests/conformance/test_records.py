@@ -622,6 +622,39 @@ async def test_a_copy_that_later_visits_found_unchanged_is_not_pruned(
     assert [visit.archive_ref for visit in await record_store.visits(first.fingerprint)] == ["copy"]
 
 
+async def test_copies_beyond_the_newest_of_a_page_are_spare_but_for_those_that_are_needed(
+    record_store: Records, clock: VirtualClock
+) -> None:
+    now = clock.now()
+    visits = [  # (hours ago, copy, spider, failure, job)
+        (50, "good by old", "old", "", "old-1"), (49, "bad by old", "old", "selector", "old-2"),
+        (40, "a", "books", "", "books-1"), (30, "b", "books", "", "books-2"), (29, "c", "books", "", "books-2"),
+        (20, "good", "books", "", "books-3"), (10, "d", "books", "selector", "books-4"),
+        (5, "e", "books", "selector", "books-5"), (3, "f", "books", "selector", "books-6"),
+    ]  # fmt: skip
+    for ago, ref, spider, failure, job in visits:
+        page = page_of(at=now - ago * HOUR, archive_ref=ref, spider=spider, failure=failure, job=job)
+        await record_store.save([result(page=page, attempt=tried(at=page.fetched_at, job=job))])
+    same = page_of(at=now - 2 * HOUR, archive_ref="f", status=304, spider="books", failure="selector", job="books-7")
+    await record_store.save([result(page=same, attempt=tried(at=same.fetched_at, job="books-7"))])
+    lonely = page_of("https://shop.example/lonely", at=now - 48 * HOUR, archive_ref="lonely")
+    await record_store.save([result(page=lonely, attempt=tried(lonely.url, at=lonely.fetched_at))])
+
+    async def spare(keep: int, before: float = now) -> dict[str, bool]:
+        return {one.ref: one.is_last_of_job async for some in record_store.spare_copies(keep, before) for one in some}
+
+    assert await spare(1) == {"a": True, "b": False, "c": True, "d": True, "e": True}
+    assert await spare(2, now - 20 * HOUR) == {"a": True, "b": False, "c": True}
+    assert await spare(9) == {}
+    found = [one async for some in record_store.spare_copies(2, now) for one in some if one.ref != "d"]
+    assert {one.fingerprint for one in found} == {same.fingerprint}
+    await record_store.forget_copies(found)
+    left = [visit.archive_ref for visit in await record_store.visits(same.fingerprint)]
+    assert left == ["good by old", "bad by old", "good", "d", "e", "f"]
+    assert await spare(2) == {"d": True}
+    assert (await record_store.facts([same.fingerprint]))[same.fingerprint].archive_ref == "f"
+
+
 async def test_what_was_tried_and_visited_keeps_its_address_and_copy_when_the_page_gets_another(
     record_store: Records,
 ) -> None:

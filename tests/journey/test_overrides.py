@@ -227,6 +227,20 @@ async def test_the_leading_scheduler_judges_by_the_thresholds_of_now(tmp_path, w
         await until(lambda: "workers" in terms_of(leading.settings.alerts))
 
 
+async def test_the_log_level_is_followed_by_the_processes_that_are_meant(tmp_path, where):
+    read = settings_for(tmp_path, **where)
+    async with open_project(read) as working, another_process(read) as project:
+        assert working.log_level == "info"
+        mine = "log.levels." + working.worker.rpartition("/")[0]
+        await set_override(project, OWNER, NewOverride(key="log.level", value="error"))
+        await until(lambda: working.log_level == "error")
+        await set_override(project, OWNER, NewOverride(key=mine, value="debug"))
+        await until(lambda: working.log_level == "debug")
+        await remove_override(project, OWNER, OverrideKey(key=mine))
+        await remove_override(project, OWNER, OverrideKey(key="log.level"))
+        await until(lambda: working.log_level == "info")
+
+
 async def test_an_override_with_an_end_ends(tmp_path, where):
     read = settings_for(tmp_path, **where)
     async with open_project(read) as working, another_process(read) as project:

@@ -35,16 +35,17 @@ from tests.unit.commandline import candidate
 from .serving import serving, settings_of
 
 SITE = "shop.example"
+START = f"https://{SITE}/"
 FOUND = {"success": {SITE: Finding(0.02, "2% of 244 requests succeeded.")}}
 
 
-async def fire(project: Project) -> Notice:
+async def fire(project: Project, found: dict[str, dict[str, Finding]] = FOUND) -> Notice:
     state = project.state
     term = await state.ticks.lead("far/1/x", timedelta(seconds=600))
     assert term is not None
     step = look(
-        {"success": AlertTerms(wait=timedelta(0))},
-        FOUND,
+        dict.fromkeys(found, AlertTerms(wait=timedelta(0))),
+        found,
         [],
         channels={"hook": ChannelTable(kind="webhook")},
         now=project.clock.now(),
@@ -134,6 +135,85 @@ async def test_what_was_set_for_another_site_is_no_news_of_an_incident(tmp_path:
         ]  # fmt: skip
 
 
+async def test_the_incident_of_a_spider_knows_its_runs_whoever_began_them(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path, START), worker=False) as door:
+        key = await door.new_key("ada", "scrape", "jobs", "records")
+        job = (await door.post("/api/v1/crawls", {"spider": "things"}, key)).json()["job_id"]
+        await door.project.state.frontier.add(job, [candidate(f"{START}{number}") for number in range(3)])
+        for reason, message in (
+            ("parse", "title is missing"),
+            ("http-404", "answered 404"),
+            ("http-404", "answered 404"),
+        ):
+            (lease,) = (await door.project.state.frontier.lease(job, "w", 1)).leases
+            await door.project.state.frontier.bury(lease, reason, f"Thing: {message}")
+        later = (
+            await door.post(
+                "/api/v1/crawls", {"spider": "things"}, await door.new_key("bob", "scrape", "jobs", "records")
+            )
+        ).json()
+
+        found = {"dead-letters": {SITE: Finding(120.0, "many", cause=Subject(SubjectKind.SPIDER, "things"))}}
+        id = (await fire(door.project, found)).subjects[0].incident
+        seen = (await door.get(f"/api/v1/incidents/{id}")).json()
+        assert later["job_id"] != job
+        (parsed,) = await door.project.state.queue.dead(DeadFilter(job=job, reason="parse"), 5)
+        look_at, parse_again, try_again, *_ = seen["repairs"]
+        assert look_at["page"] == f"/ui/dead/{job}/{parsed.id}"  # not one that does not exist
+        assert parse_again["fields"] == {"job": job, "reason": "parse"}
+        assert (try_again["command"], seen["selects"]) == (f"gossamer dead replay --job {job}", {"job": job})
+        assert [group["count"] for group in seen["failures"]["groups"]] == [2, 1]
+
+        begun = next(one for one in seen["changes"] if one["page"] == f"/ui/jobs/{job}")
+        assert begun["words"] == f"ada began {job}"
+
+
+async def test_what_is_set_by_hand_for_a_budget_or_a_pool_is_taken_back_where_it_was_set(tmp_path: Path) -> None:
+    pool = {"urls": ["http://192.0.2.7:8080"]}
+    async with serving(settings_of(tmp_path, router__budget_day=20, proxies__homes=pool), worker=False) as door:
+        set_by_hand = {
+            "router.budget_day": "40",
+            "proxies.homes.skip.http://192.0.2.7:8080": "yes",
+            "log.level": "debug",
+        }
+        for key, value in set_by_hand.items():
+            assert (await door.post("/api/v1/overrides", {"key": key, "value": value})).status_code == 201
+        taken = []
+        for alert, kind, name in (("budget", SubjectKind.BUDGET, "day"), ("proxies", SubjectKind.POOL, "homes")):
+            notice = await fire(door.project, {alert: {name: Finding(1.0, "all", cause=Subject(kind, name))}})
+            seen = (await door.get(f"/api/v1/incidents/{notice.subjects[0].incident}")).json()
+            taken.append([one["fields"]["key"] for one in seen["repairs"] if one["action"] == "/ui/overrides/remove"])
+        assert taken == [["router.budget_day"], ["proxies.homes.skip.http://192.0.2.7:8080"]]
+
+
+async def test_a_site_that_refuses_is_sent_by_any_route_that_the_settings_name(tmp_path: Path) -> None:
+    flags = {"router__ladder": ["direct"], "proxies__homes": {"urls": ["http://192.0.2.7:8080"]}}
+    words = []
+    for more in ({}, {"routes__homes": {"pool": "homes"}}):
+        (tmp_path / str(len(more))).mkdir()
+        async with serving(settings_of(tmp_path / str(len(more)), **flags, **more), worker=False) as door:
+            await bury(door.project, ["answered 403"], reason="http-403", name=f"books{len(more)}")
+            id = (await fire(door.project)).subjects[0].incident
+            repairs = (await door.get(f"/api/v1/incidents/{id}")).json()["repairs"]
+            words.append({"no other route" if "no other route" in one["words"] else one["words"] for one in repairs})
+    without, having = words
+    assert "no other route" in without - having
+    assert "Always take the route homes" in having - without
+
+
+async def test_the_incident_of_a_job_that_stands_still_says_what_its_pages_wait_for(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path), worker=False) as door:
+        frontier, jobs = door.project.state.frontier, door.project.state.jobs
+        job, _ = await jobs.open_job("books", JobTerms(), fresh=False)
+        await frontier.add(job.id, [candidate(START)])
+        (lease,) = (await frontier.lease(job.id, "w", 1)).leases
+        await frontier.release(lease, timedelta(minutes=5), reason="proxies-rest")
+        id = (await fire(door.project, {"stalled": {job.id: Finding(900.0, "no progress")}})).subjects[0].incident
+        first = (await door.get(f"/api/v1/incidents/{id}")).json()["repairs"][0]
+        assert first["words"].startswith("See where 1 page waits for a proxy: all proxies of its pool rest; next try")
+        assert first["page"] == f"/ui/queue?job={job.id}"
+
+
 async def test_every_message_has_the_address_of_its_incident(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     async with serving(settings, worker=False) as door:
@@ -203,7 +283,8 @@ def test_every_repair_is_a_button_a_page_or_a_command_that_exists(kind: SubjectK
     facts = RepairFacts(
         about=Subject(kind, "shop-3"),
         dead_letters=4,
-        parsed=4,
+        parsed=3,
+        reason="parse",
         example="/ui/dead/shop-3/7",
         jobs=("shop-3",),
         running=("shop-3",),

@@ -131,6 +131,17 @@ async def test_stalled(bench: Watched):
     assert "No worker is alive" in fired.words
 
 
+async def test_a_stalled_job_is_not_well_because_its_pages_wait_for_a_while(bench: Watched):
+    job, frontier = await bench.job(5), bench.project.state.frontier
+    await bench.pass_time(15 * MINUTE)
+    assert await bench.state("stalled", job) is AlertState.FIRING
+    for lease in (await frontier.lease(job, "w", 5)).leases:
+        await frontier.release(lease, timedelta(hours=2), "proxies-rest")
+    await bench.pass_time(60 * MINUTE)
+    assert await bench.state("stalled", job) is AlertState.NO_DATA
+    assert bench.told("stalled") == [("firing", [job])]
+
+
 @pytest.mark.parametrize("why", ["paused", "window", "resting", "put to rest"])
 async def test_a_job_that_must_wait_is_not_stalled(tmp_path: Path, why: str):
     words = {"window": 'windows = "00:00-00:01"', "put to rest": "rest = true"}.get(why, "")
@@ -291,6 +302,30 @@ async def test_pages_that_came_and_could_not_be_parsed_are_about_their_spider(be
     (one,) = await bench.project.state.alerts.open_incidents()
     assert one.about == Subject(SubjectKind.SPIDER, "books")
     assert [alert.key for alert in one.alerts] == [("dead-letters", "shop.example")]
+
+
+async def test_requests_that_failed_because_their_pages_were_not_parsed_are_about_their_spider(bench: Watched):
+    job = await bench.job(600)
+    await bury(bench, job, 150, "parse")
+    await Traffic(bench).minutes(12, 19)
+    found = {
+        one.about: sorted(alert.alert for alert in one.alerts)
+        for one in await bench.project.state.alerts.open_incidents()
+    }
+    assert found[Subject(SubjectKind.SPIDER, "books")] == ["dead-letters", "success"]
+    assert Subject(SubjectKind.SITE, "shop.example") not in found
+
+
+async def test_a_site_that_refuses_after_its_layout_had_changed_is_about_the_site(bench: Watched):
+    job = await bench.job(600)
+    await bury(bench, job, 150, "parse")
+    await bench.turn(1)
+    await bury(bench, job, 90, "http-403")
+    await Traffic(bench).minutes(12, 19)
+    found = {
+        alert.alert: one.about for one in await bench.project.state.alerts.open_incidents() for alert in one.alerts
+    }
+    assert found["success"] == Subject(SubjectKind.SITE, "shop.example")
 
 
 async def test_a_person_closes_an_incident_and_the_leader_carries_it_out(bench: Watched):

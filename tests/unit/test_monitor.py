@@ -174,6 +174,29 @@ def test_every_event_is_one_json_line_and_a_summary_tells_speeds():
     assert summary["stage_items_per_second"]["parse"] == 8.0
 
 
+def test_the_level_of_the_log_is_followed_while_it_is_written():
+    clock, stream, level = VirtualClock(), io.StringIO(), ["warning"]
+    log, spider = JsonLog(stream, clock, lambda: level[0]), logging.getLogger("gossamer.spider.lamps")
+    with log.hearing():
+        for now in ("warning", "debug", "info"):
+            level[0] = now
+            for event in page_events(clock):
+                log.emit(event)
+            spider.debug("a detail at %s", now)
+            spider.info("a word at %s", now)
+            stream.write("\n")
+
+    warning, debug, info = (
+        [json.loads(line) for line in part.splitlines()] for part in stream.getvalue().split("\n\n")[:3]
+    )
+    assert {line["event"] for line in warning} == {"Retried", "Buried", "Trouble"}
+    assert [line["event"] for line in debug if line["level"] == "debug"] == ["Fetched", "Parsed", "Stored", "Logged"]
+    assert [line["message"] for line in debug if line["event"] == "Logged"] == ["a detail at debug", "a word at debug"]
+    assert "debug" not in {line["level"] for line in info}
+    assert info[-1]["message"] == "a word at info"
+    assert logging.getLogger("gossamer.spider").level == logging.NOTSET
+
+
 def test_what_spiders_log_is_among_the_lines():
     stream = io.StringIO()
     log = JsonLog(stream, VirtualClock())

@@ -56,6 +56,18 @@ def test_one_setting_of_a_site_leaves_the_others_that_a_pattern_gives_it(folder)
     assert (shown["rate"], shown["burst"]) == ("1/m", 7)
 
 
+def test_the_log_level_is_set_for_all_processes_for_a_machine_or_for_one_process(folder):
+    folder.run("override", "set", "log.level", "warning")
+    folder.run("override", "set", "log.levels.den", "error")
+    folder.run("override", "set", "log.levels.den/7", "debug")
+    found = {one["key"]: (one["value"], one["usual"]) for one in folder.run("override", "list", "--json").json}
+    assert found == {
+        "log.level": ("warning", "info"),
+        "log.levels.den": ("error", ""),
+        "log.levels.den/7": ("debug", ""),
+    }
+
+
 def test_an_override_takes_the_place_of_the_one_before(folder):
     folder.run("override", "set", "router.budget_day", "200")
     folder.run("override", "set", "router.budget_day", "none", "--lasts", "2h")
@@ -83,6 +95,9 @@ def test_an_override_takes_the_place_of_the_one_before(folder):
         ("router.budget_day", "1", "do not pay for one page by route city"),
         ("proxies.moon.skip.x", "yes", "no proxy pool"),
         ("proxies.city.skip.http://192.0.2.9:80", "yes", "is not a proxy of city"),
+        ("log.level", "loud", "must be debug, info, warning or error, not loud"),
+        ("log.levels.host/1", "", "must be debug, info, warning or error"),
+        ("log.lvl", "debug", "Did you mean log.level?"),
         ("alerts.moon.threshold", "1", "there is no such alert"),
         ("alerts.success.severity", "mild", "must be info, warning or critical"),
         ("alerts.success.window", "1s", "between 1m and 30d"),

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import random
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from gossamer.access.contract import AuditLine
+from gossamer.errors import Permanent
+from gossamer.frontier.contract import JobTerms
 from gossamer.model.alert_rules import disk
 from gossamer.model.alert_table import USUAL
 from gossamer.model.disk import DiskSample
+from gossamer.model.page import Headers, Snapshot
 from gossamer.model.situation import DiskReading, Situation
+from gossamer.model.task import UrlState
 from gossamer.project.open import open_project
 from gossamer.project.upkeep.disk import disks, full_at, growth, kind_of
-from gossamer.project.upkeep.retention import keep_retention
+from gossamer.project.upkeep.retention import in_words, keep_retention
+from tests.conformance.frontiers import candidate
+from tests.conformance.stores import page_of, result, tried
 from tests.journey.crawling import settings_for
 from tests.services.valkey import running_valkey
 
@@ -48,6 +56,43 @@ async def test_what_is_older_than_the_settings_allow_goes_when_it_is_time_and_th
         await a_line(project, now - 9 * DAY)
         assert await keep_retention(project) is None  # it was carried out just now
         assert len(await project.state.audit.lines(10)) == 2
+
+
+async def test_of_each_page_so_many_raw_copies_stay_as_the_settings_say_and_those_that_are_needed(tmp_path, where):
+    settings = settings_for(tmp_path, retention__copies=2, **where)
+    url = "https://shop.example/1"
+    async with open_project(settings) as project:
+        now, refs, fingerprint = project.clock.now(), {}, project.rules.fingerprint(url)
+        names = ["plain", "with a letter", "of a key", "running", "old", "older", "new", "newest"]
+        for place, name in enumerate(names):
+            owner = "a key" if name == "of a key" else ""
+            job, _ = await project.state.jobs.open_job(name, JobTerms(owner=owner), fresh=True)
+            await project.state.frontier.add(job.id, [msgspec.structs.replace(candidate(url), fingerprint=fingerprint)])
+            if name != "running":
+                (lease,) = (await project.state.frontier.lease(job.id, "w", 1)).leases
+                await (
+                    project.state.frontier.bury(lease, "selector", "")
+                    if name == "with a letter"
+                    else project.state.frontier.complete(lease, UrlState.DONE)
+                )
+                await project.state.jobs.close_job(job.id, "done")
+            at = now - (len(names) - place) * DAY
+            body = random.Random(place).randbytes(50_000)
+            snapshot = Snapshot(url=url, requested_url=url, status=200, headers=Headers(()), body=body, fetched_at=at)
+            (refs[name],) = await project.archive.put([snapshot])
+            facts = {"archive_ref": refs[name], "job": job.id, "spider": "books", "fingerprint": fingerprint}
+            page = page_of(url, at=at, **facts)
+            attempt = tried(url, at=at, job=job.id, fingerprint=page.fingerprint)
+            await project.records.save([result(page=page, attempt=attempt)])
+        before = await project.archive.size()
+        pruned = await keep_retention(project)
+        came = dict(zip(refs, await project.archive.get_many(list(refs.values())), strict=True))
+        assert [name for name, page in came.items() if isinstance(page, Permanent)] == ["plain", "old", "older"]
+        assert (pruned.copies, in_words(pruned)[:12]) == (3, "3 raw copies")
+        assert await project.archive.size() == before - pruned.copy_bytes < before - 100_000
+        gone = ("plain", "old", "older")
+        visits = await project.records.visits(project.rules.fingerprint(url))
+        assert [one.archive_ref for one in visits] == [ref for name, ref in refs.items() if name not in gone]
 
 
 async def test_without_a_table_nothing_is_deleted_and_the_disks_are_measured_all_the_same(tmp_path, where):

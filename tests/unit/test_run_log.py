@@ -50,14 +50,24 @@ async def test_what_workers_report_about_a_job_is_read_in_the_order_of_time(proj
         hub = EventHub(one)
         hub.emit(JobBegun(at=now, job=job.id, name="books", code="3fa9", commit="0123456789abcdef"))
         two.emit(Trouble(at=now + 2, job=job.id, stage="source", message="half of it could be read"))
-        hub.emit(Retried(at=now + 1, job=job.id, url="https://a.example/", reason="timeout", attempt=1, delay=4.0))
+        hub.emit(
+            Retried(
+                at=now + 1,
+                job=job.id,
+                url="https://a.example/",
+                reason="timeout",
+                attempt=1,
+                delay=4.0,
+                message="https://a.example/: no answer",
+            )
+        )
         hub.emit(Buried(at=now + 3, job=job.id, reason="parse", attempt=1, message="no title", detail="Traceback ..."))
         hub.emit(Completed(at=now + 3, job=job.id, outcome="done"))  # one for each page: not logged
         hub.emit(Trouble(at=now, job=other.id, stage="source", message="elsewhere"))
 
     assert await messages(project, job) == [
         "A worker begins, with version 3fa9 of the spider, commit 0123456789ab.",
-        "timeout, tried again in 4 s",
+        "timeout, tried again in 4.0 s: no answer",
         "source: half of it could be read",
         "given up, parse: no title",
     ]
@@ -101,6 +111,40 @@ async def test_a_flood_of_one_level_pushes_out_neither_another_nor_the_newest_li
     assert view.codes == {"3fa9": ""}, "the first line is there"
     assert view.lines[-1].message.startswith(f"timeout {CHUNK_LINES * RING * 2 - 1},")
     assert await project.state.shelf.count(RUN_LOG) <= RING + 1
+
+
+async def test_while_the_level_is_debug_the_log_has_each_page_and_hides_nothing_else(project: Project) -> None:
+    job, now, level = await a_job(project), project.clock.now(), ["info"]
+    spider, worker = SpiderLog("books"), "host/7/1"
+
+    def say(log: RunLog, word: str) -> None:
+        log.emit(Completed(at=now, job=job.id, url=f"https://a.example/{word}", outcome="done"))
+        spider.debug("a detail, %s", word, extra={"job": job.id})
+
+    for word in ("before", "debug", "after"):
+        level[0] = "debug" if word == "debug" else "warning"
+        async with RunLog(project.state.shelf, project.clock, worker, lambda: level[0]) as log:
+            log.emit(JobBegun(at=now, job=job.id, name="books", code="3fa9"))
+            say(log, word)
+    view = await run_log(project, OWNER, LogQuery(job=job.id, level="debug"))
+    debug = [(line.event, line.url or line.message) for line in view.lines if line.level == "debug"]
+    assert debug == [("Completed", "https://a.example/debug"), ("Logged", "a detail, debug")]
+    assert {line.level for line in (await run_log(project, OWNER, LogQuery(job=job.id))).lines} == {"info"}
+
+
+async def test_pages_of_many_workers_at_debug_push_nothing_of_another_level_out_of_sight(project: Project) -> None:
+    job, now = await a_job(project), project.clock.now()
+    async with a_log(project) as log:
+        log.emit(JobBegun(at=now, job=job.id, name="books", code="3fa9"))
+        log.emit(Trouble(at=now, job=job.id, stage="source", message="half of it could be read"))
+    for number in range(4):
+        async with RunLog(project.state.shelf, project.clock, f"host/{number}/2", lambda: "debug") as log:
+            for n in range(CHUNK_LINES * RING):
+                log.emit(Completed(at=now + 1 + n, job=job.id, url=f"https://a.example/{n}", outcome="done"))
+                if n % CHUNK_LINES == 0:
+                    await log._write()
+    view = await run_log(project, OWNER, LogQuery(job=job.id, level="error"))
+    assert ([line.message for line in view.lines], view.codes) == (["source: half of it could be read"], {"3fa9": ""})
 
 
 async def test_while_the_state_does_not_answer_lines_wait_and_what_has_no_room_is_counted(

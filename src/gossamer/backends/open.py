@@ -134,6 +134,9 @@ class ArchiveOnDemand:
     async def erase(self, refs: Sequence[str]) -> int:
         return await (await self._opened()).erase(refs)
 
+    async def drop(self, refs: Sequence[str]) -> int:
+        return await (await self._opened()).drop(refs)
+
     async def erase_file(self, sha256: str) -> bool:
         return await (await self._opened()).erase_file(sha256)
 

@@ -198,7 +198,7 @@ def run_crawl(
     try_outputs(outputs, spider, settings)  # fail before the crawl, not after it
     clock = SystemClock()
     tally = EventCounts(clock)
-    log = JsonLog(sys.stderr, clock) if json_logs else None
+    log = JsonLog(sys.stderr, clock, lambda: settings.log.level) if json_logs else None
     listeners: list[EventSink] = [tally] if log is None else [tally, log]
     show = not quiet and not json_logs
     if show:
@@ -226,6 +226,10 @@ def run_crawl(
         )
         await line.show()
 
+    async def follow_level(running: RunningCrawl) -> None:
+        if log is not None:
+            log.level = lambda: running.project.log_level
+
     with log.hearing() if log is not None else nullcontext():
         report = run_async(
             service.run_crawl(
@@ -237,7 +241,7 @@ def run_crawl(
                 fresh=fresh,
                 output=outputs,
                 meta=meta,
-                attend=watch if show and not helps else None,
+                attend=watch if show and not helps else follow_level,
             )
         )
     if log is not None:

@@ -87,6 +87,9 @@ def prune_verb(
         str | None, typer.Option(help="Delete attempts and replaced visits older than this: 90d, 12h.")
     ] = None,
     pages: Annotated[str | None, typer.Option(help="Delete archived raw pages older than this: 30d.")] = None,
+    copies: Annotated[
+        int | None, typer.Option(min=1, help="Keep only so many raw copies of each page, the newest.")
+    ] = None,
     jobs: Annotated[
         str | None, typer.Option(help="Delete jobs without dead letters that ended longer ago than this: 30d.")
     ] = None,
@@ -100,6 +103,7 @@ def prune_verb(
     ages = PruneAges(
         attempts=_age("--attempts", attempts),
         pages=_age("--pages", pages),
+        copies=copies,
         jobs=_age("--jobs", jobs),
         dead=_age("--dead", dead),
         audit=_age("--audit", audit),
@@ -118,6 +122,9 @@ def prune_verb(
         out.print(f"attempts  {what} older than {attempts} deleted", markup=False)
     if pruned.page_bytes is not None:
         out.print(f"pages     {size(pruned.page_bytes)} of raw pages older than {pages} deleted", markup=False)
+    if pruned.copies is not None:
+        what = f"{many(pruned.copies, 'raw copy', 'raw copies')} beyond the newest {copies} of a page"
+        out.print(f"copies    {what} deleted, {size(pruned.copy_bytes or 0)}", markup=False)
     if pruned.jobs is not None:
         kept = pruned.jobs.with_letters
         stay = f"; {kept:,} with dead letters kept (see --dead)" if kept else ""

@@ -71,6 +71,8 @@ class Voice:
 
     def welcome(self, text: str, note: str, project: Project) -> None:
         """Print the first line, and warnings. `{place}` in the note is the address of the state."""
+        if self._log is not None:
+            self._log.level = lambda: project.log_level
         if not self._shows or self._supervised:
             return
         settings = project.settings

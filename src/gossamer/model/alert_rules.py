@@ -47,7 +47,8 @@ def _slope(samples: list[Sample]) -> float:
 
 
 def stalled(situation: Situation, terms: AlertTerms) -> Findings | None:
-    """Pages of a job may be fetched, but it has made no progress for the window."""
+    """Pages of a job may be fetched, but it has made no progress for the window. It is good again when it has made
+    some: that its pages have to wait in between says nothing."""
     if situation.jobs is None:
         return None
     why, cause = "", None
@@ -60,6 +61,8 @@ def stalled(situation: Situation, terms: AlertTerms) -> Findings | None:
         elif one.ready > terms.minimum and one.idle >= terms.window.total_seconds():
             words = f"No progress for {span(one.idle)}, and {many(one.ready, 'page')} may be fetched.{why}"
             found[one.job] = Finding(one.idle, words, mark=one.job, cause=cause)
+        elif one.idle >= terms.window.total_seconds():
+            found[one.job] = NO_DATA
     return found
 
 
@@ -94,7 +97,7 @@ def success(situation: Situation, terms: AlertTerms) -> Findings | None:
     for site, one in situation.traffic.items():
         if site == ALL_SITES:
             continue
-        reading = _success(one, terms)
+        reading = _success(one, terms, _cause(situation, site, one))
         if reading is not None:
             found[site] = reading
         if isinstance(reading, Finding):
@@ -105,13 +108,18 @@ def success(situation: Situation, terms: AlertTerms) -> Findings | None:
     return found
 
 
-def _success(one: Traffic, terms: AlertTerms) -> Reading | None:
+def _cause(situation: Situation, site: str, one: Traffic) -> Subject | None:
+    """The spider, if most of the requests to a site that failed are dead letters of pages that came."""
+    letters = next((each for each in situation.dead or () if each.site == site), None)
+    return letters.cause if letters is not None and 2 * letters.recent >= one.bad else None
+
+
+def _success(one: Traffic, terms: AlertTerms, cause: Subject | None = None) -> Reading | None:
     """None: too little to tell."""
     share = 1 - one.failed
     if one.total >= max(1, terms.minimum) and share < terms.threshold:
-        return Finding(
-            round(share, 4), f"{share:.0%} of {many(one.total, 'request')} of the last {_window(terms)} succeeded."
-        )
+        words = f"{share:.0%} of {many(one.total, 'request')} of the last {_window(terms)} succeeded."
+        return Finding(round(share, 4), words, cause=cause)
     return GOOD if share >= terms.threshold and one.total >= _evidence(terms) else None
 
 
@@ -128,7 +136,7 @@ def errors(situation: Situation, terms: AlertTerms) -> Findings | None:
         if now.bad >= max(1, terms.minimum) and now.failed >= limit:
             before = f"over the day before it was {past.failed:.1%}"
             words = f"{now.failed:.0%} of {many(now.total, 'request')} failed in the last {_window(terms)}; {before}."
-            found[site] = Finding(round(now.failed, 4), words, limit=limit)
+            found[site] = Finding(round(now.failed, 4), words, limit=limit, cause=_cause(situation, site, now))
         elif now.failed < limit and now.total >= _evidence(terms):
             found[site] = Good(now.failed)
     return found
@@ -222,10 +230,13 @@ def proxies(situation: Situation, terms: AlertTerms) -> Findings | None:
         if one.trouble:
             found[one.pool] = Finding(1.0, one.trouble)
         elif one.listed >= max(1, terms.minimum) and out / one.listed >= terms.threshold:
+            every = many(one.listed, "proxy", "proxies")
             what = (
-                "All proxies rest" if one.resting >= one.listed else f"{one.resting} proxies rest, {one.failing} fail"
+                f"All of {every} rest."
+                if one.resting >= one.listed
+                else f"Of {every}, {one.resting} rest and {one.failing} fail."
             )
-            found[one.pool] = Finding(round(out / one.listed, 4), f"{what}, of {one.listed}: gossamer proxies.")
+            found[one.pool] = Finding(round(out / one.listed, 4), what)
         else:
             found[one.pool] = GOOD if one.working else NO_DATA
     return found

@@ -210,7 +210,7 @@ def short_message(message: str, url: str = "") -> str:
     """The first line of a message, without the page's own URL; of a long one the middle is left out, never the end."""
     first = message[: 10 * LONGEST_TEXT].lstrip().partition("\n")[0].rstrip()
     if url:
-        first = first.replace(f" on {url}", "").replace(f"{url} ", "")
+        first = first.replace(f" on {url}", "").removeprefix(f"{url}: ").replace(f"{url} ", "")
     return without_middle(first, LONGEST_MESSAGE)
 
 

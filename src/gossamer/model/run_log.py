@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 RUN_LOG = "run-log"  # kind on the shelf
-LEVELS = ("info", "warning", "error")
+LEVELS = ("debug", "info", "warning", "error")
 
 
 class LogLine(msgspec.Struct, frozen=True, array_like=True):

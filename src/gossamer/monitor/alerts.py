@@ -286,7 +286,9 @@ def title_of(notice: Notice, project: str) -> str:
         return f"{before}a test of alerts"
     fires = "still fires" if notice.again else "fires"
     what = f"is {notice.state_told.value}" if notice.state_told.over else fires
-    subject = notice.subjects[0].subject if notice.count == 1 else str(notice.count)
+    subject = notice.subjects[0].subject
+    if notice.count > 1:
+        subject = f"{subject} and {notice.count - 1:,} more"
     whom = f" for {subject}" if subject else ""
     return visible(f"{before}alert {notice.alert} {what}{whom}")[:LONGEST_TITLE]
 

@@ -14,6 +14,7 @@ import msgspec
 
 from ..clock import Clock
 from ..model import events
+from ..model.run_log import LEVELS
 from ..units import visible_json
 from .counts import EventCounts
 
@@ -44,11 +45,17 @@ MOST_PAGES = 10_000  # in progress, whose stages are remembered; of the oldest b
 
 
 class JsonLog:
-    """An EventSink that writes every event as it comes, and periodically a summary with pages and items per second."""
+    """An EventSink that writes every event as it comes, and periodically a summary with pages and items per second.
 
-    def __init__(self, stream: TextIO, clock: Clock) -> None:
+    Lines below the level that `level` returns are left out; it may change meanwhile. At `debug`, each stage of a page
+    is a line, too.
+    """
+
+    def __init__(self, stream: TextIO, clock: Clock, level: Callable[[], str] = lambda: "info") -> None:
         self._stream = stream
         self._clock = clock
+        self.level = level
+        self._spiders: SpiderLines | None = None  # while they are heard
         self._counts = EventCounts(clock)
         self._summed_up = clock.monotonic()
         self._items_then = 0
@@ -59,15 +66,18 @@ class JsonLog:
 
     def emit(self, event: events.Event) -> None:
         self._counts.emit(event)
+        level = self.level()
+        if self._spiders is not None:
+            self._spiders.hear_from(level)
         stage = _STAGES.get(type(event))
         if stage is not None:
             self._remember(event, stage)
-        else:
+        if stage is None or level == "debug":
             facts = {name: value for name, value in msgspec.structs.asdict(event).items() if value != ""}
             facts |= {name: iso(facts[name]) for name in MOMENTS if name in facts}
             if isinstance(event, _SETTLES):
                 facts = self._pages.pop((event.job, event.url), {}) | facts
-            self._write({"level": level_of(event), "event": type(event).__name__, **facts})
+            self._write({"level": "debug" if stage else level_of(event), "event": type(event).__name__, **facts})
         if self._clock.monotonic() - self._summed_up >= SUMMARY_EVERY:
             self.summary()
 
@@ -81,15 +91,16 @@ class JsonLog:
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
-        """Inside the block, lines that spiders log (`self.log`) are included from level info on, and what anything else
-        logs or warns of, so that nothing is written that is not JSON."""
+        """Inside the block, lines that spiders log (`self.log`) are included, and what anything else logs or warns of,
+        so that nothing is written that is not JSON."""
         root, others = logging.getLogger(), _OtherLines(self._line_of_other)
         root.addHandler(others)
         logging.captureWarnings(True)
         try:
-            with hearing_spiders(self.line_of_spider, replaces=True):
+            with hearing_spiders(self.line_of_spider, replaces=True) as self._spiders:
                 yield
         finally:
+            self._spiders = None
             logging.captureWarnings(False)
             root.removeHandler(others)
 
@@ -133,7 +144,7 @@ class JsonLog:
         self._summed_up, self._items_then = now, counts.items
 
     def _write(self, line: dict[str, object]) -> None:
-        if self._closed:
+        if self._closed or line["level"] in LEVELS[: LEVELS.index(self.level())]:
             return
         try:
             text = msgspec.json.encode(line).decode()
@@ -147,26 +158,35 @@ class JsonLog:
 
 
 @contextmanager
-def hearing_spiders(hear: Callable[[logging.LogRecord], None], *, replaces: bool = False) -> Iterator[None]:
-    """Inside the block, `hear` is given every line that spiders log (`self.log`), from level info on. Unless it
-    `replaces` what else is done with them, that goes on as if nobody heard: at the levels that the program has set."""
+def hearing_spiders(hear: Callable[[logging.LogRecord], None], *, replaces: bool = False) -> Iterator[SpiderLines]:
+    """Inside the block, `hear` is given every line that spiders log (`self.log`), from level info on, or from another
+    (`SpiderLines.hear_from`). Unless it `replaces` what else is done with them, that goes on as if nobody heard: at the
+    levels that the program has set."""
     logger = logging.getLogger(SPIDERS)
-    handler = _SpiderLines(hear, replaces=replaces, before=logger.level, shows=logger.getEffectiveLevel())
+    handler = SpiderLines(hear, replaces=replaces, before=logger.level, shows=logger.getEffectiveLevel())
     logger.addHandler(handler)
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.INFO)
+    _open(logger)
     logger.propagate = replaces and logger.propagate
     try:
-        yield
+        yield handler
     finally:
-        was_first = next(one for one in logger.handlers if isinstance(one, _SpiderLines)) is handler
+        was_first = next(one for one in logger.handlers if isinstance(one, SpiderLines)) is handler
         logger.removeHandler(handler)
-        others = [one for one in logger.handlers if isinstance(one, _SpiderLines)]
+        others = [one for one in logger.handlers if isinstance(one, SpiderLines)]
         if not others:
             logger.setLevel(handler.before)
         elif was_first:  # the next one outlives it, and takes its place
             others[0].before, others[0].shows = handler.before, handler.shows
+        _open(logger)
         logger.propagate = all(one.replaces for one in others)
+
+
+def _open(logger: logging.Logger) -> None:
+    """Let through what its handlers hear: from info on unless the program has set a level, and debug in any case."""
+    handlers = [one for one in logger.handlers if isinstance(one, SpiderLines)]
+    if handlers:
+        least, before = min(one.level for one in handlers), handlers[0].before
+        logger.setLevel(least if before == logging.NOTSET or least < logging.INFO else before)
 
 
 def words_of_spider(record: logging.LogRecord) -> dict[str, str]:
@@ -197,20 +217,27 @@ class _OtherLines(logging.Handler):
             self._hear(record)
 
 
-class _SpiderLines(logging.Handler):
+class SpiderLines(logging.Handler):
     """`before` is the level that was set, `shows` the one from which on lines were shown."""
 
     def __init__(self, hear: Callable[[logging.LogRecord], None], *, replaces: bool, before: int, shows: int) -> None:
-        super().__init__()
+        super().__init__(logging.INFO)
         self._hear = hear
         self.replaces = replaces
         self.before = before
         self.shows = shows
 
+    def hear_from(self, level: str) -> None:
+        """Debug, or as usual: from info on."""
+        least = logging.DEBUG if level == "debug" else logging.INFO
+        if least != self.level:
+            self.setLevel(least)
+            _open(logging.getLogger(SPIDERS))
+
     def emit(self, record: logging.LogRecord) -> None:
         self._hear(record)
         logger = logging.getLogger(SPIDERS)
-        others = [one for one in logger.handlers if isinstance(one, _SpiderLines)]
+        others = [one for one in logger.handlers if isinstance(one, SpiderLines)]
         first = next((one for one in others if not one.replaces), None)
         if first is not self or record.levelno < self.shows or logger.parent is None:
             return  # what replaces the others lets lines go on by itself; of several one passes them on

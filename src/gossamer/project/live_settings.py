@@ -145,7 +145,7 @@ async def wake_for(state: State, settings: Settings, keys: set[str]) -> None:
     places, terms = [place_of(key) for key in keys], site_terms(settings)
     for site in sorted({place.name for place in places if place.family == "domains"}):
         await state.waiting.wake_site(site, terms(site).interval)
-    if any(place.family != "alerts" for place in places):
+    if any(place.family != "alerts" and not place.field.startswith("log.") for place in places):
         await state.waiting.wake(WAITS_FOR)
 
 

@@ -62,6 +62,11 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     def settings(self) -> Settings:
         return self.live.now
 
+    @property
+    def log_level(self) -> str:
+        """From which level on this process logs at the moment."""
+        return self.settings.log.level_of(self.worker)
+
     def of(self, settings: Settings, **changes: Any) -> Project:  # Any: the types of the fields
         """The project for a job with settings of its own."""
         live = LiveSettings(settings, self.live.overrides)

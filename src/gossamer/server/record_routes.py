@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from ..errors import Misconfigured
 from ..model.task import Request
 from ..model.url import typed_url
-from ..project.access.keys import JOBS, RECORDS
+from ..project.access.keys import JOBS, RECORDS, SCRAPE
 from ..project.dead_letters.attempts import AttemptFilter, AttemptList, list_attempts
 from ..project.dead_letters.story import Story
 from ..project.jobs.api_jobs import job_for
@@ -32,6 +32,7 @@ from ..project.jobs.api_views import (
     weight_of,
 )
 from ..project.open import Project
+from ..project.pages.versions import MOST_COPIES, CopyChanges, CopyList, copy_changes, page_copies
 from ..project.records.records import RecordDifference, RecordFilter, RecordVersions, differences, query_of
 from .answers import AnswerCut, ErrorAnswer, ErrorBody, encode, not_found
 from .endpoint import Call, Endpoint, Reply
@@ -91,6 +92,24 @@ class WhyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     body: Annotated[str, Meta(max_length=8192)] | None = None
     json: Annotated[str, Meta(max_length=8192)] | None = None
     form: Annotated[str, Meta(max_length=8192)] | None = None
+
+
+Address = Annotated[str, Meta(min_length=1, max_length=2083)]
+CopyId = Annotated[str, Meta(max_length=40)]
+
+
+class CopiesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: Address
+    limit: Annotated[int, Meta(ge=1, le=MOST_COPIES)] = 50
+    skip: Annotated[int, Meta(ge=0, le=LAST_NUMBER)] = 0  # newer ones
+
+
+class CopyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`copy` and `against` are ids of copies. Default: the newest, beside the last one before it that differs."""
+
+    url: Address
+    copy: CopyId = ""
+    against: CopyId = ""
 
 
 class AttemptsQuery(AttemptFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,6 +183,19 @@ async def attempts(call: Call) -> AttemptList:
 async def why(call: Call) -> Story:
     asked = call.of(WhyQuery)
     return await seen_story(call.project, call.caller, asked.url, _request(asked))
+
+
+async def copies(call: Call) -> CopyList:
+    asked = call.of(CopiesQuery)
+    return await page_copies(call.project, call.pages, call.caller, asked.url, limit=asked.limit, skip=asked.skip)
+
+
+async def copy(call: Call) -> CopyChanges:
+    asked = call.of(CopyQuery)
+    found = await copy_changes(call.project, call.pages, call.caller, asked.url, asked.copy, asked.against)
+    if found is None:
+        raise not_found("copy of that page")
+    return found
 
 
 def _request(asked: WhyQuery) -> Request | None:
@@ -247,4 +279,10 @@ ENDPOINTS = (
              attempts, or_scope=JOBS, query=AttemptsQuery, gives=AttemptList),
     Endpoint("GET", "/api/v1/why", RECORDS, "The story of a URL: who found it, what was tried, what became of it",
              why, or_scope=JOBS, query=WhyQuery, gives=Story),
+    Endpoint("GET", "/api/v1/pages/copies", JOBS,
+             "The archived copies of a page, the newest first, with the hash of each",
+             copies, or_scope=SCRAPE, query=CopiesQuery, gives=CopyList),
+    Endpoint("GET", "/api/v1/pages/copies/changes", JOBS,
+             "What a copy of a page says, and how its text and the fields of its records differ from another",
+             copy, or_scope=SCRAPE, query=CopyQuery, gives=CopyChanges),
 )  # fmt: skip

@@ -23,8 +23,9 @@ OF_SITES = (*PACE, "route", "ladder", SKIP, "budget")
 OF_ALERTS = ("enabled", "severity", "for", "threshold", "window", "minimum", "repeat", "keep_for")
 PLAIN = (
     "politeness.rate", "politeness.burst", "politeness.concurrency", "router.ladder", "router.budget_job",
-    "router.budget_day", "router.budget_domain",
+    "router.budget_day", "router.budget_domain", "log.level",
 )  # fmt: skip
+LEVEL_OF = "log.levels."  # before the name of a process, HOST/PID, or of a machine, HOST
 FIELDS = {"domains": OF_SITES, "alerts": OF_ALERTS, "proxies": (SKIP,)}
 LONGEST = 500  # characters of a key or a value
 
@@ -47,6 +48,8 @@ def place_of(key: str) -> Place:
     """Raises UnknownSetting for a setting that is not among those that may be overridden."""
     if key in PLAIN:
         return Place("", "", key)
+    if key.startswith(LEVEL_OF) and key != LEVEL_OF:
+        return Place("", "", LEVEL_OF.removesuffix("."), key.removeprefix(LEVEL_OF))
     family, _, rest = key.partition(".")
     fields, (name, _, field) = FIELDS.get(family, ()), rest.rpartition(".")
     if name and field in fields and f".{SKIP}." not in rest:
@@ -54,7 +57,8 @@ def place_of(key: str) -> Place:
     name, _, member = rest.partition(f".{SKIP}.")
     if name and member and SKIP in fields:
         return Place(family, name, SKIP, member)
-    words = [*PLAIN, *(f"{one}.<{NAMED_TABLES[one][0]}>.{each}" for one, every in FIELDS.items() for each in every)]
+    of_tables = (f"{one}.<{NAMED_TABLES[one][0]}>.{each}" for one, every in FIELDS.items() for each in every)
+    words = [*PLAIN, f"{LEVEL_OF}<process>", *of_tables]
     near = difflib.get_close_matches(key, words, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"There is {', '.join(words)}."
     raise UnknownSetting(f"{visible(key)} cannot be set by hand while workers run. {hint}")
@@ -65,10 +69,12 @@ def overridden(settings: Settings, key: str, value: str, origin: str = BY_HAND) 
     place = place_of(key)
     if max(len(key), len(value)) > LONGEST:
         raise Misconfigured(f"A key and a value are at most {LONGEST} characters long.")
-    if place.member:
+    if place.member and not place.name:
+        new: Any = {**settings.log.levels, place.member: value}
+    elif place.member:
         wanted = value_of("domains.<domain>.rest", value, key)  # yes or no
         listed = [one for one in _table(settings, place)[1] if one != place.member]
-        new: Any = (*listed, place.member) if wanted else tuple(listed)
+        new = (*listed, place.member) if wanted else tuple(listed)
     else:
         new = value_of(place.known, value, key)
     origins = {**settings.origins, key.removesuffix(f".{place.member}"): origin}
@@ -90,7 +96,8 @@ def text_at(settings: Settings, key: str) -> str:
     place = place_of(key)
     if not place.name:
         table, _, field = place.field.partition(".")
-        return _text(getattr(getattr(settings, table), field))
+        value = getattr(getattr(settings, table), field)
+        return value.get(place.member, "") if place.member else _text(value)
     value = _table(settings, place)[1]
     if place.member:
         return "yes" if place.member in value else "no"

@@ -19,10 +19,11 @@ import msgspec
 
 from ..errors import Misconfigured, UnknownSetting
 from ..model.outcome import Expectations
+from ..model.run_log import LEVELS
 from ..model.secret_text import ENVIRONMENT as SECRET_PREFIX
 from ..model.task import MAX_PRIORITY
 from ..model.windows import parse_windows
-from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
+from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size, visible
 from .alert_tables import AlertTable, ChannelTable, alert_faults
 from .output_tables import OutputTable, output_faults
 from .quality_tables import heal_faults
@@ -210,6 +211,11 @@ def check_settings(settings: Settings) -> None:
     for name in ("attempts", "pages", "jobs", "dead", "audit"):
         age = getattr(settings.retention, name)
         demand(age is None or age.total_seconds() >= 3600, f"retention.{name}", "must be 1h or more; none keeps all.")
+    copies = settings.retention.copies
+    demand(copies is None or copies >= 1, "retention.copies", "must be 1 or more; none keeps all.")
+    for key, level in {"level": settings.log.level, **settings.log.levels}.items():
+        where = "log.level" if key == "level" else "log.levels"
+        demand(level in LEVELS, where, f"must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, not {visible(level)}.")
     demand(settings.scaling.look.total_seconds() >= 0.1, "scaling.look", "must be 100ms or more.")
     demand(settings.fleet.shards is None or 1 <= settings.fleet.shards <= 1024, "fleet.shards", "must be 1 to 1024.")
     key = settings.fleet.key.reveal()

@@ -1,4 +1,5 @@
-"""The tables of the HTTP API: [server], and the third-party services that it may call for clients of Firecrawl."""
+"""The tables of the HTTP API: [server], and the third-party services that it may call for clients of Firecrawl; and of
+what processes say about their work: counters, logs, traces."""
 
 from __future__ import annotations
 
@@ -47,3 +48,28 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     max_chars: int = 40_000  # characters of a page that are sent
     max_tokens: int = 4_000  # of an answer
     at_once: int = 4  # concurrent requests of one server
+
+
+class Monitor(msgspec.Struct, frozen=True, kw_only=True):
+    domains: int = 50  # with counters of their own; the others count together
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True):
+    """[log]: from which level on processes log. An admin may set both by hand while they run."""
+
+    level: str = "info"
+    levels: dict[str, str] = {}  # of single processes, HOST/PID, and of machines, HOST
+
+    def level_of(self, process: str) -> str:
+        """`process` is a name as of workers: host, process id, start."""
+        host_and_pid = process.rpartition("/")[0]
+        own = self.levels.get(host_and_pid) or self.levels.get(host_and_pid.rpartition("/")[0])
+        return own or self.level
+
+
+class Otel(msgspec.Struct, frozen=True, kw_only=True):
+    """[otel]: traces of attempts, by OpenTelemetry. Needs gossamer[otel]."""
+
+    enabled: bool = False
+    endpoint: str = "http://127.0.0.1:4318"  # of a collector that takes OTLP over HTTP
+    sample: float = 0.01  # the share of attempts that is traced

@@ -14,7 +14,7 @@ from ..units import Rate, Secret, Size
 from .alert_tables import AlertTable, ChannelTable
 from .output_tables import OutputTable
 from .quality_tables import Expect, HealTable, QualityTable
-from .server_tables import Model, Search, ServerTable
+from .server_tables import Log, Model, Monitor, Otel, Search, ServerTable
 
 
 class Browser(msgspec.Struct, frozen=True, kw_only=True):
@@ -306,10 +306,11 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """[retention]: the age at which each kind is deleted by the leading scheduler. None: it is kept."""
+    """[retention]: what the leading scheduler deletes: by age, and raw copies by their number. None: nothing."""
 
     attempts: timedelta | None = None  # attempts, and visits replaced by a later one
     pages: timedelta | None = None  # raw pages in the archive
+    copies: int | None = None  # raw copies of each page that are kept, the newest
     jobs: timedelta | None = None  # ended jobs without dead letters
     dead: timedelta | None = None  # ended jobs with dead letters
     audit: timedelta | None = None  # lines of the audit log
@@ -332,10 +333,6 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     alive: str = ""  # a file that workers, schedulers and servers touch while they live, for probes
 
 
-class Monitor(msgspec.Struct, frozen=True, kw_only=True):
-    domains: int = 50  # with counters of their own; the others count together
-
-
 class ScalingTable(msgspec.Struct, frozen=True, kw_only=True):
     """[scaling]: how `gossamer up --autoscale` changes the number of workers."""
 
@@ -349,14 +346,6 @@ class CeleryTable(msgspec.Struct, frozen=True, kw_only=True):
     app: str = ""  # package.module:app
     broker: Secret = Secret("")  # of gossamer.compat.celery
     slices: dict[str, int] = {}  # of gossamer.compat.celery, by lane
-
-
-class Otel(msgspec.Struct, frozen=True, kw_only=True):
-    """[otel]: traces of attempts, by OpenTelemetry. Needs gossamer[otel]."""
-
-    enabled: bool = False
-    endpoint: str = "http://127.0.0.1:4318"  # of a collector that takes OTLP over HTTP
-    sample: float = 0.01  # the share of attempts that is traced
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
@@ -404,6 +393,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     heal: HealTable = HealTable()
     retention: Retention = Retention()
     fleet: Fleet = Fleet()
+    log: Log = Log()
     scaling: ScalingTable = ScalingTable()
     celery: CeleryTable = CeleryTable()
     server: ServerTable = ServerTable()

@@ -168,6 +168,27 @@ class RecordStore(Protocol):
         Records, their history and the newest facts of a page are never pruned.
         """
 
+    def spare_copies(self, keep: int, before: float) -> AsyncIterator[list[SpareCopy]]:
+        """Visits from before that time whose raw copies are beyond the newest `keep` of their page. Never that of the
+        newest facts, and for each spider neither the newest nor the newest that it parsed well."""
+        ...
+
+    async def forget_copies(self, copies: Sequence[SpareCopy]) -> None:
+        """Delete these visits."""
+        ...
+
+
+class SpareCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """A visit whose raw copy may be deleted, unless somebody needs it that records do not know. `is_last_of_job`: it is
+    the newest visit of its page in that job."""
+
+    page: int  # its number in the record store
+    fetched_at: float
+    fingerprint: bytes
+    job: str
+    ref: str
+    is_last_of_job: bool
+
 
 class SiteCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What a job did at one site. `pages` came, `dead` were given up, `missing` of them because they do not exist, and
@@ -354,6 +375,11 @@ class Archive(Protocol):
     async def erase(self, refs: Sequence[str]) -> int:
         """Overwrite these pages durably, the only change to a stored page; return how many there were. Unknown
         references are ignored."""
+
+    async def drop(self, refs: Sequence[str]) -> int:
+        """Delete these pages to have their space; return the number of bytes freed. Other references stay valid.
+        Unknown references are ignored; after a failure, call again."""
+        ...
 
     async def prune(self, older_than: timedelta) -> int:
         """Delete pages older than that, and files that were neither stored nor requested since; return the number of

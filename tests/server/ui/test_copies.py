@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import expect
 
+from gossamer.client import ServerError
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Attempt, PageFacts, PageResult, Record
 from gossamer.project.access.keys import OWNER, Caller
@@ -73,6 +74,36 @@ async def test_a_selector_is_tried_on_failed_copies_too_and_on_the_one_that_is_c
         assert (await page_copies(screen.project, pages, stranger, URL)).copies == []
         with pytest.raises(BadRequest, match="is not there"):
             await copy_changes(screen.project, pages, OWNER, URL, "12.5")
+
+
+async def test_a_program_reads_the_copies_of_a_page_their_fields_and_what_changed(screen: Screen) -> None:
+    await page_with_history(screen)
+    async with screen.client() as client:
+        listed = await client.call("get_pages_copies", url=URL, limit=2)
+        assert [one["failure"] for one in listed["copies"]] == ["parse", ""]
+        assert (len({one["hash"] for one in listed["copies"]}), listed["more"]) == (2, 1)
+        older = await client.call("get_pages_copies", url=URL, skip=2)
+        assert (len(older["copies"]), older["more"]) == (1, 0)
+
+        second = listed["copies"][1]["id"]
+        found = await client.call("get_pages_copies_changes", url=URL, copy=second)
+        assert (found["copy"], found["against"]) == (listed["copies"][1], older["copies"][0])
+        assert {"-10 EUR", "+12 EUR"} <= set(found["lines"])
+        (record,) = found["records"]
+        assert (record["key"], record["data"]["price"]) == ("7", 12)
+        assert record["fields"] == [{"field": "price", "before": 10, "after": 12}]
+        back = await client.call("get_pages_copies_changes", url=URL, copy=older["copies"][0]["id"], against=second)
+        assert back["records"][0]["fields"] == record["fields"]
+        first = await client.call("get_pages_copies_changes", url=URL, copy=older["copies"][0]["id"])
+        assert (first["against"], first["records"][0]["data"]["price"]) == (None, 10)
+
+        for wrong, status in (({"url": URL, "copy": "12.5"}, 422), ({"url": "https://lamps.example/none"}, 404)):
+            with pytest.raises(ServerError) as refused:
+                await client.call("get_pages_copies_changes", **wrong)
+            assert refused.value.status == status
+    for scopes, status in ((("records",), 403), (("scrape",), 200)):
+        key = await screen.served.new_key(scopes[0], *scopes)
+        assert (await screen.served.get("/api/v1/pages/copies", key, url=URL)).status_code == status
 
 
 async def test_two_copies_are_compared_in_their_text_and_in_the_fields_of_their_records(

@@ -11,13 +11,14 @@ a tail that no reference names. How it recovers: the next write starts a new seg
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import hashlib
 import os
 import re
 import shutil
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,6 +34,7 @@ from ...store.durable import make_folder, new_file, sync_folder
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one started
 PIECE = 1024 * 1024  # bytes of a file read at once
+KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written when this much has accumulated
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -104,6 +106,12 @@ class FolderArchive:
     async def erase(self, refs: Sequence[str]) -> int:
         try:
             return await asyncio.to_thread(self._erase, refs)
+        except OSError as error:
+            raise _translate(error, self._root) from error
+
+    async def drop(self, refs: Sequence[str]) -> int:
+        try:
+            return await asyncio.to_thread(self._drop, refs)
         except OSError as error:
             raise _translate(error, self._root) from error
 
@@ -198,15 +206,29 @@ class FolderArchive:
                 file.seek(offset)
                 frame = file.read(length)
         except FileNotFoundError:
+            if part := page_format.part_with(self._parts(name), offset):
+                return self._get(f"{part[0]}#{part[1]}+{length}")
             raise page_format.missing_page(ref, self._root) from None
         except OSError as error:
             raise _translate(error, self._root) from error
         return page_format.read_page(frame, ref)
 
+    def _parts(self, name: str) -> list[Segment]:
+        """What is left of a segment that came from an object store, which cannot make holes."""
+        day = name.partition("/")[0]
+        if page_format.PART in name or (self._root / name).exists() or not (self._root / day).is_dir():
+            return []
+        begins = name.removesuffix(".zst") + page_format.PART
+        return [one for one in self._of_day(day) if one.name.startswith(begins)]
+
+    def _places(self, refs: Sequence[str]) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+        for name, frames in page_format.places_by_segment(refs).items():
+            yield from page_format.among_parts(name, frames, self._parts(name))
+
     def _erase(self, refs: Sequence[str]) -> int:
         """Overwritten in place: whoever appends to the file meanwhile does so at its end."""
         erased = 0
-        for name, places in page_format.places_by_segment(refs).items():
+        for name, places in self._places(refs):
             with suppress(FileNotFoundError), (self._root / name).open("r+b") as file:
                 size = os.fstat(file.fileno()).st_size
                 for offset, length in places:
@@ -218,12 +240,27 @@ class FolderArchive:
                 os.fsync(file.fileno())
         return erased
 
+    def _drop(self, refs: Sequence[str]) -> int:
+        """The file keeps its length and other pages their places; where pages were is a hole that takes no room."""
+        freed = 0
+        for name, frames in self._places(refs):
+            with suppress(FileNotFoundError), (self._root / name).open("r+b") as file:
+                before = _held_by(os.fstat(file.fileno()))
+                for offset, length in page_format.joined(frames, os.fstat(file.fileno()).st_size):
+                    file.seek(offset)
+                    file.write(page_format.blank_frame(length)[: page_format.BLANK_HEAD])
+                    file.flush()
+                    _make_hole(file.fileno(), offset + page_format.BLANK_HEAD, length - page_format.BLANK_HEAD)
+                os.fsync(file.fileno())
+                freed += before - _held_by(os.fstat(file.fileno()))
+        return freed
+
     def _size(self) -> int:
         size = 0
         for folder, _, names in os.walk(self._root):
             for name in names:
                 with suppress(OSError):  # pruned meanwhile
-                    size += os.lstat(os.path.join(folder, name)).st_size
+                    size += _held_by(os.lstat(os.path.join(folder, name)))
         return size
 
     def _days(self) -> list[str]:
@@ -252,7 +289,7 @@ class FolderArchive:
             for entry in sorted(os.scandir(self._root), key=lambda entry: entry.name):
                 ours = _DAY.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
                 if ours and page_format.day_ended_before(entry.name, cutoff):
-                    freed += sum(file.stat().st_size for file in os.scandir(entry.path))
+                    freed += sum(_held_by(file.stat()) for file in os.scandir(entry.path))
                     shutil.rmtree(entry.path)
             return freed + self._prune_files(cutoff)
         except OSError as error:
@@ -384,6 +421,20 @@ class _Segment:
     def close(self) -> None:
         with suppress(OSError):  # everything that counts was settled before
             os.close(self._descriptor)
+
+
+def _held_by(found: os.stat_result) -> int:
+    """How many bytes of the disk a file takes, without its holes."""
+    return min(found.st_size, found.st_blocks * 512)
+
+
+def _make_hole(descriptor: int, offset: int, length: int) -> None:
+    """Give this part of a file back to the disk; it reads as zeros. They are written where that cannot be done."""
+    fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    place = (ctypes.c_int(PUNCH_HOLE | KEEP_SIZE), ctypes.c_int64(offset), ctypes.c_int64(length))
+    if length and (fallocate is None or fallocate(descriptor, *place) != 0):
+        for at in range(offset, offset + length, PIECE):
+            os.pwrite(descriptor, bytes(min(PIECE, offset + length - at)), at)
 
 
 def _files_in(folder: Path) -> list[tuple[str, int]]:

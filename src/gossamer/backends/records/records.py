@@ -21,7 +21,7 @@ from ...model.figures import FAILURES, MINUTE, NOTHING, SUCCESSES, Figures
 from ...model.item_account import COUNT_FIELDS, ItemCounts
 from ...model.outcome import NOT_FOUND
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
-from ...store.contract import FigurePart, Measured, RecordQuery, SentNote, SiteCounts, VisitQuery
+from ...store.contract import FigurePart, Measured, RecordQuery, SentNote, SiteCounts, SpareCopy, VisitQuery
 from ...store.figure_rules import TEN_MINUTES, read_figures, reader_of, sort_measured, total_of
 from ...store.record_rows import ATTEMPT_FIELDS, TALLY_FIELDS, VISIT_FIELDS, item_counts
 from ...store.record_rules import mend, stored_record, write_cursor
@@ -31,6 +31,7 @@ from .history import SqlHistory
 from .queries import CHUNK, Selection, selection
 from .views import SqlItemViews
 
+SPARE_PAGES = 2_000  # whose copies are looked at together
 PRUNED_PAGES = 20_000  # pages per transaction while pruning: others can write in between
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -113,6 +114,23 @@ ON CONFLICT (job, fingerprint) DO UPDATE SET owner = excluded.owner, at = exclud
     WHERE kept.owner = excluded.owner OR kept.at < $5"""
 _FORGET_SENT = "DELETE FROM @sent_notes WHERE job = $1 AND fingerprint = $2"
 _PRUNE_SENT = "DELETE FROM @sent_notes WHERE at < $1"
+# Visits beyond the newest of their page, without those that a reparse reads, for each spider: the newest, and the
+# newest that it parsed well.
+_SPARE_COPIES = """
+SELECT page, fetched_at, fingerprint, job, archive_ref, of_job = 1 FROM (
+    SELECT visits.page, visits.fetched_at, fingerprint, visits.job, visits.archive_ref, visits.failure,
+        pages.archive_ref AS newest_ref,
+        row_number() OVER (PARTITION BY visits.page ORDER BY visits.fetched_at DESC) AS place,
+        row_number() OVER (PARTITION BY visits.page, visits.job ORDER BY visits.fetched_at DESC) AS of_job,
+        row_number() OVER (PARTITION BY visits.page, visits.spider ORDER BY visits.fetched_at DESC) AS of_spider,
+        row_number() OVER (PARTITION BY visits.page, visits.spider, visits.failure = ''
+            ORDER BY visits.fetched_at DESC) AS of_kind
+    FROM @visits AS visits JOIN @pages AS pages ON pages.number = visits.page
+    WHERE visits.page BETWEEN $1 AND $2 AND visits.archive_ref <> ''
+) AS known
+WHERE place > $3 AND fetched_at < $4::float8 AND archive_ref <> newest_ref AND of_spider > 1
+    AND (failure <> '' OR of_kind > 1)
+ORDER BY page, fetched_at"""
 _HIGHEST_PAGE = "SELECT coalesce(max(number), 0) FROM @pages"
 
 
@@ -287,6 +305,22 @@ class SqlRecords(SqlHistory, ABC):
             return sum([await session.run(sql, *pages, cutoff) for sql in self.sql.dialect.prunes])
 
         return await self.sql.transact(delete)
+
+    async def spare_copies(self, keep: int, before: float) -> AsyncIterator[list[SpareCopy]]:
+        highest = (await self.sql.rows(_HIGHEST_PAGE))[0][0]
+        for first in range(0, highest + 1, SPARE_PAGES):
+            rows = await self.sql.look_up(_SPARE_COPIES, first, first + SPARE_PAGES - 1, keep, before)
+            fields = SpareCopy.__struct_fields__
+            if found := [
+                SpareCopy(**{**dict(zip(fields, row, strict=True)), fields[-1]: bool(row[-1])}) for row in rows
+            ]:
+                yield found
+
+    async def forget_copies(self, copies: Sequence[SpareCopy]) -> None:
+        visits = self.sql.dialect.visits
+        sql = f"DELETE FROM {visits} WHERE page = $1 AND fetched_at = $2::float8 AND archive_ref = $3"  # noqa: S608
+        rows = [(one.page, one.fetched_at, one.ref) for one in copies]
+        await self.sql.transact(lambda session: session.run_many(sql, rows))
 
 
 def struct_of(kind: type[S], fields: Sequence[str], row: Row) -> S:

@@ -21,23 +21,28 @@ from ..open import Project
 RUNS_ASKED = 200  # the newest jobs of keys, and as many that no key began
 LETTERS_AT_ONCE = 1_000
 MOST_LETTERS = 10_000  # the newest dead letters that are looked at
+JUDGED = 100  # the newest dead letters of a site, which say what is wrong with it now
 CALLBACKS_ASKED = 1_000
 NOTHING = (Outcome.FAILED, Outcome.EMPTY, Outcome.HELD_BACK)  # runs that came to nothing
 SPIDER_AT_FAULT = ("parse", HELD_BACK_REASON, "poison")  # reasons of dead letters whose pages came
 
 
+async def newest_runs(project: Project) -> list[Job]:
+    """The newest jobs that are runs, of keys and of nobody, the latest first."""
+    history = project.state.history
+    newest = [*await history.page(RUNS_ASKED, owners=("",)), *await history.page(RUNS_ASKED)]
+    runs = [job for job in {job.id: job for job in newest}.values() if not (job.takes_single_pages or job.parses_again)]
+    return sorted(runs, key=lambda job: -job.created_at)
+
+
 async def last_runs(project: Project, since: float, causes: dict[str, Subject]) -> tuple[RunReading, ...]:
     """The last run of each name that ended since then, with what is wrong if it came to nothing. `causes` are those
     found before, by job."""
-    history = project.state.history
-    newest = [*await history.page(RUNS_ASKED, owners=("",)), *await history.page(RUNS_ASKED)]
     by_name: dict[str, list[Job]] = {}
-    for job in {job.id: job for job in newest}.values():
-        if not job.takes_single_pages and not job.parses_again:
-            by_name.setdefault(job.name, []).append(job)
+    for job in await newest_runs(project):
+        by_name.setdefault(job.name, []).append(job)
     found = []
     for name, jobs in by_name.items():
-        jobs.sort(key=lambda one: -one.created_at)
         last = next((one for one in jobs if _is_judged(one)), None)
         if last is None or last.finished_at is None or last.outcome is None or last.finished_at < since:
             continue
@@ -95,7 +100,7 @@ async def letters_by_site(
         words, cause = "", None
         if recent and site != ALL_SITES:
             words = f"{group_failures(recent).largest_in_words}."
-            cause = await _spider_at_fault(project, recent, names)
+            cause = await _spider_at_fault(project, recent[:JUDGED], names)
         found.append(
             LettersReading(
                 site=site,

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ...access.contract import AuditLine
 from ...clock import iso_time
 from ...errors import Transient
 from ...model.incident import Incident, SubjectKind
@@ -153,13 +154,27 @@ async def _changes_by_people(project: Project, one: Incident, since: float, unti
 
     lines = await project.state.audit.lines(LINES_LOOKED_AT)
     return [
-        Happened(at=iso_time(line.at), words=f"{line.name}: {line.action} {line.target}".strip(), page="/ui/audit")
+        _by_person(line)
         for line in lines
         if since <= line.at <= until
         and line.status < 400
         and not line.action.endswith(NOT_SHOWN)
         and not is_of_another_site(line.target)
     ]
+
+
+BEGINS = ("/api/v1/crawls", "/api/v1/scrape", "/again", "/run")  # addresses whose targets are jobs
+
+
+def _by_person(line: AuditLine) -> Happened:
+    """In words where there are any, with the page of what it was about."""
+    method, _, address = line.action.partition(" ")
+    words, page = f"{line.name}: {line.action} {line.target}".strip(), "/ui/keys"
+    if method == "POST" and line.target and address.endswith(BEGINS):
+        words, page = f"{line.name} began {line.target}", f"/ui/jobs/{quote(line.target, safe='')}"
+    elif line.action in ("set by hand:", "taken back:"):
+        words, page = f"{line.name} {line.action.removesuffix(':')}: {line.target}", "/ui/overrides"
+    return Happened(at=iso_time(line.at), words=words, page=page)
 
 
 async def _notes(project: Project, caller: Caller, one: Incident, since: float, until: float) -> list[Happened]:

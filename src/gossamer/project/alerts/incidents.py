@@ -24,6 +24,7 @@ from ...terms import routing_of
 from ...units import visible
 from ..access.keys import ADMIN, METRICS, Caller
 from ..jobs.failures import failures_of
+from ..jobs.forecast import wait_of_job
 from ..open import Project
 from ..operation import Operation
 from ..sites.proxies import proxy_pools
@@ -31,13 +32,14 @@ from ..sites.routes import probe_of, route_report
 from ..spiders.layout_change import layout_change_of
 from ..view_fields import view_of
 from ..workers.workers import list_workers
-from .failed_work import SPIDER_AT_FAULT
+from .failed_work import SPIDER_AT_FAULT, newest_runs
 from .incident_changes import Happened, what_changed, what_was_done
 from .repairs import Repair, RepairFacts, repairs_for
 
 MOST_TOLD = 20
 NOTICES_LOOKED_AT = 500
 GROUPS_SHOWN = 10
+RUNS_LOOKED_AT = 10  # of a spider, for one with dead letters
 NEARLY = 0.5  # the share of a budget with which more is offered
 Name = Annotated[str, Meta(max_length=300)]
 Words = Annotated[str, Meta(max_length=500)]
@@ -205,13 +207,18 @@ async def _dead_letters_of(project: Project, one: Incident) -> tuple[DeadFilter 
     """Which dead letters it is about, and the jobs, the latest first."""
     marks = [alert.mark for alert in one.alerts if alert.mark]
     match one.about.kind:
+        case SubjectKind.PROJECT:
+            return DeadFilter(), marks
         case SubjectKind.SITE:
             return DeadFilter(site=one.about.name), marks
         case SubjectKind.JOB:
             return DeadFilter(job=one.about.name), [one.about.name]
         case SubjectKind.SPIDER:
-            newest = await project.state.history.newest_jobs(one.about.name, 1)
-            jobs = list(dict.fromkeys([*marks[::-1], *(job.id for job in newest)]))
+            runs = [job.id for job in await newest_runs(project) if job.spider_name == one.about.name]
+            jobs = list(dict.fromkeys([*marks[::-1], *runs[:RUNS_LOOKED_AT]]))
+            for job in jobs:
+                if (await project.state.jobs.counts(job)).dead:
+                    return DeadFilter(job=job), [job, *(other for other in jobs if other != job)]
             return (DeadFilter(job=jobs[0]) if jobs else None), jobs
     return None, marks
 
@@ -230,25 +237,29 @@ async def _facts(
     jobs: list[str],
 ) -> RepairFacts:
     running = {job.id for job in await project.state.jobs.running_jobs()}
+    parsed, reason = max(((count, name) for name, count in reasons.items() if name in SPIDER_AT_FAULT), default=(0, ""))
     example = ""
     if which is not None and one.about.kind is SubjectKind.SPIDER:
-        for letter in await project.state.queue.dead(which, 1):
+        likeliest = msgspec.structs.replace(which, reason=reason or None)
+        for letter in await project.state.queue.dead(likeliest, 1):
             example = f"/ui/dead/{letter.job}/{letter.id}"
     workers = await list_workers(project) if one.about.kind in (SubjectKind.WORKERS, SubjectKind.JOB) else []
     of_site = one.about.kind is SubjectKind.SITE
     change = None
     if one.about.kind is SubjectKind.SPIDER:
         change = await layout_change_of(project, one.about.name)
+    routes = _routes(project, one.about.name) if of_site else ()
     return RepairFacts(
         about=one.about,
         dead_letters=sum(reasons.values()),
-        parsed=sum(count for reason, count in reasons.items() if reason in SPIDER_AT_FAULT),
+        parsed=parsed,
+        reason=reason,
         example=example,
         jobs=tuple(jobs),
         running=tuple(job for job in jobs if job in running),
-        overridden=tuple(each.key for each in project.live.overrides.of_site(one.about.name)) if of_site else (),
-        routes=_routes(project, one.about.name) if of_site else (),
-        probe=await _probe(project, which) if of_site else "",
+        overridden=_overridden(project, one.about),
+        routes=routes,
+        probe=await _probe(project, which) if len(routes) == 1 else "",
         learned=of_site and bool(await project.state.routes.learned(one.about.name)),
         budgets=await _budgets(project, one.about),
         proxies=await _bad_proxies(project, one.about.name) if one.about.kind is SubjectKind.POOL else (),
@@ -258,13 +269,33 @@ async def _facts(
         busy=tuple(
             worker.name for worker in workers if not worker.missing and one.about.name in worker.job.split(", ")
         ),
+        waits=await wait_of_job(project, one.about.name) if one.about.kind is SubjectKind.JOB else "",
         layout=change.state if change is not None and change.is_open else None,
         healed=change is not None and change.healed > 0,
     )
 
 
+OVERRIDES = {
+    SubjectKind.BUDGET: "router.budget_{0}",
+    SubjectKind.JOB: "router.budget_job",
+    SubjectKind.POOL: "proxies.{0}.",
+}
+
+
+def _overridden(project: Project, about: Subject) -> tuple[str, ...]:
+    """The settings of the subject that are set by hand."""
+    if about.kind is SubjectKind.SITE:
+        return tuple(one.key for one in project.live.overrides.of_site(about.name))
+    if about.kind not in OVERRIDES:
+        return ()
+    begins = OVERRIDES[about.kind].format(about.name)
+    return tuple(one.key for one in project.live.overrides.rows if one.key.startswith(begins))
+
+
 def _routes(project: Project, site: str) -> tuple[str, ...]:
-    return tuple(route.name for route in routing_of(project.settings).terms_for(site).ladder)
+    """Those that it takes, the cheapest first, and others that the settings name."""
+    taken = [route.name for route in routing_of(project.settings).terms_for(site).ladder]
+    return tuple(dict.fromkeys([*taken, *project.settings.routes]))
 
 
 async def _probe(project: Project, which: DeadFilter | None) -> str:

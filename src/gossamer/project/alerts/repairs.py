@@ -6,7 +6,7 @@ asks for the same rights as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from shlex import quote as words
 from urllib.parse import quote
 
@@ -34,11 +34,12 @@ class RepairFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     about: Subject
     dead_letters: int = 0
-    parsed: int = 0  # of them came, and could not be parsed
+    parsed: int = 0  # of them came, and could not be parsed, for the reason that most of them have:
+    reason: str = ""
     example: str = ""  # the page of one of those, in the dashboard
     jobs: tuple[str, ...] = ()  # that it is about, the latest first
     running: tuple[str, ...] = ()  # of them
-    overridden: tuple[str, ...] = ()  # settings of the site that are set by hand
+    overridden: tuple[str, ...] = ()  # settings of the subject that are set by hand
     routes: tuple[str, ...] = ()  # that the pages of the site may take
     probe: str = ""  # a command that tries a page that was refused by a route that is not set yet
     learned: bool = False  # whether a route was learned for it
@@ -48,6 +49,7 @@ class RepairFacts(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()  # workers
     frozen: tuple[str, ...] = ()  # of them, those whose process lives
     busy: tuple[str, ...] = ()  # workers that have the job
+    waits: str = ""  # what all open pages of the job wait for
     spider: str = ""
     layout: LayoutState | None = None  # a new layout that the spider met
     healed: bool = False  # new rules were learned for it
@@ -70,7 +72,13 @@ def repairs_for(facts: RepairFacts) -> list[Repair]:
         SubjectKind.STORE: _of_store,
         SubjectKind.OUTPUT: _of_output,
     }.get(about.kind)
-    return list(found(facts)) if found is not None else [Repair(words="See what waits, and why", page="/ui/queue")]
+    return list((found or _of_project)(facts))
+
+
+def _of_project(facts: RepairFacts) -> Iterator[Repair]:
+    if facts.dead_letters:
+        yield Repair(words="Its dead letters, in groups", page="/ui/dead", command="gossamer dead list")
+    yield Repair(words="See what waits, and why", page="/ui/queue", command="gossamer site list")
 
 
 def _of_site(facts: RepairFacts) -> Iterator[Repair]:
@@ -110,14 +118,7 @@ def _of_site(facts: RepairFacts) -> Iterator[Repair]:
     )
     for route in facts.routes[1:]:
         yield _by_hand(facts, f"Always take the route {route}", f"domains.{site}.route", route)
-    for key in facts.overridden:
-        if key not in pace:
-            yield Repair(
-                words=f"Take back {key}, which is set by hand",
-                action="/ui/overrides/remove",
-                fields={"key": key, "back": facts.page},
-                command=f"gossamer override remove {words(key)}",
-            )
+    yield from _taken_back(facts, pace)
     if facts.learned:
         yield Repair(
             words="Forget its learned route",
@@ -138,6 +139,17 @@ def _by_hand(facts: RepairFacts, what: str, key: str, value: str, lasts: str = "
         fields=fields | ({"lasts": lasts} if lasts else {}),
         command=f"gossamer override set {words(key)} {words(value)}{end}",
     )
+
+
+def _taken_back(facts: RepairFacts, but: Collection[str] = ()) -> Iterator[Repair]:
+    for key in facts.overridden:
+        if key not in but:
+            yield Repair(
+                words=f"Take back {key}, which is set by hand",
+                action="/ui/overrides/remove",
+                fields={"key": key, "back": facts.page},
+                command=f"gossamer override remove {words(key)}",
+            )
 
 
 def _more_budget(facts: RepairFacts) -> Iterator[Repair]:
@@ -169,11 +181,18 @@ def _of_spider(facts: RepairFacts) -> Iterator[Repair]:
         yield from _of_layout(facts)
     if facts.example:
         yield Repair(words="Look at a page that failed", page=facts.example)
-    if facts.jobs and facts.dead_letters:
+    if facts.jobs and facts.parsed:
         job = facts.jobs[0]
-        parsed = facts.parsed == facts.dead_letters
         yield Repair(
-            words=f"{'Parse' if parsed else 'Try'} its {many(facts.dead_letters, 'dead letter')} again",
+            words=f"Parse {many(facts.parsed, 'page')} that came again, from the archive",
+            action="/ui/dead/replay",
+            fields={"job": job, "reason": facts.reason},
+            command=f"gossamer dead replay --job {words(job)} --reason {facts.reason}",
+        )
+    if facts.jobs and facts.dead_letters > facts.parsed:
+        job = facts.jobs[0]
+        yield Repair(
+            words=f"Try its {many(facts.dead_letters, 'dead letter')} again",
             action="/ui/dead/replay",
             fields={"job": job},
             command=f"gossamer dead replay --job {words(job)}",
@@ -195,6 +214,8 @@ def _run_again(facts: RepairFacts) -> Iterator[Repair]:
 def _of_job(facts: RepairFacts) -> Iterator[Repair]:
     job = facts.about.name
     path = f"/ui/jobs/{quote(job, safe='')}"
+    if facts.waits:
+        yield Repair(words=f"See where {facts.waits}", page=f"/ui/queue?job={quote(job, safe='')}")
     yield from _more_budget(facts)
     if facts.running:
         yield Repair(words="Cancel it", action=f"{path}/cancel", command=f"gossamer job cancel {words(job)}")
@@ -206,6 +227,7 @@ def _of_job(facts: RepairFacts) -> Iterator[Repair]:
             fields={"name": name},
             command=f"gossamer workers restart {words(name)}",
         )
+    yield from _taken_back(facts)
     yield from _run_again(facts)
     yield Repair(words="Which workers are alive", page="/ui/workers", command="gossamer workers")
     yield Repair(words="The job", page=path, command=f"gossamer status {words(job)}")
@@ -235,11 +257,13 @@ def _of_pool(facts: RepairFacts) -> Iterator[Repair]:
     )
     for proxy in facts.proxies[:5]:
         yield _by_hand(facts, f"Leave {proxy} out", f"proxies.{pool}.skip.{proxy}", "yes")
+    yield from _taken_back(facts)
     yield Repair(words="Its proxies", page="/ui/routes", command=f"gossamer proxies show {words(pool)}")
 
 
 def _of_budget(facts: RepairFacts) -> Iterator[Repair]:
     yield from _more_budget(facts)
+    yield from _taken_back(facts)
     yield Repair(words="What was spent, and where", page="/ui/routes", command="gossamer routes")
 
 

@@ -25,7 +25,7 @@ SITES_LOOKED_AT = 20  # of a job, the most loaded ones
 WAITING_LOOKED_AT = 200
 WAITED_FOR = {
     "budget": "credits: a budget is spent (gossamer routes shows which; gossamer override set raises it)",
-    "proxies-rest": "a proxy: all of its proxy pool rest (gossamer proxies says why)",
+    "proxies-rest": "a proxy: all proxies of its pool rest",
     "proxy": "a proxy that answers (gossamer proxies)",
     "browser": "a browser that can be started (gossamer doctor)",
     "managed-api": "the managed API, which does not answer or refuses the key",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ from ...model.run_log import LEVELS, RUN_LOG, LogChunk, LogLine
 from ...model.shelf import Put, Shelf, ShelfKind, Trim
 from ...monitor.logs import hearing_spiders, level_of, words_of_spider
 from ...parse.spider import Spider, is_own, spider_version
-from ...units import many
+from ...units import many, span
 from ..access.keys import JOBS, Caller
 from ..open import Project
 from ..operation import Operation
@@ -41,15 +41,10 @@ KEPT = 5_000  # chunks of all jobs
 KEPT_FOR = timedelta(days=14)
 MOST_MESSAGE, MOST_DETAIL = 2_000, 6_000  # characters
 MOST_JOBS = 1_000  # whose rings a process remembers
-READ_CHUNKS = 60  # at most, for one look at a log
+READ_CHUNKS = 60  # of a level at most, for one look at a log
 LONGEST_REF = 500  # bytes of a file of git
-# Each page that goes well emits these; they are counted, not logged.
+# Each page that goes well emits these; they are counted, and logged at level debug only.
 QUIET = (events.Fetched, events.Parsed, events.Stored, events.Completed, events.Released)
-HEARD = tuple(
-    kind
-    for kind in vars(events).values()
-    if isinstance(kind, type) and issubclass(kind, events.Event) and kind is not events.Event and kind not in QUIET
-)
 
 
 class _Ring(msgspec.Struct):
@@ -63,23 +58,25 @@ class _Ring(msgspec.Struct):
 
 
 class RunLog:
-    """An EventSink that keeps what is said about jobs. Writes inside `async with`."""
+    """An EventSink that keeps what is said about jobs, from info on; while `level` returns `debug`, what happens to
+    each page, too. Writes inside `async with`."""
 
-    hears = HEARD
-
-    def __init__(self, shelf: Shelf, clock: Clock, worker: str) -> None:
+    def __init__(self, shelf: Shelf, clock: Clock, worker: str, level: Callable[[], str] = lambda: "info") -> None:
         self._chunks = ShelfKind(shelf, RUN_LOG, LogChunk)
         self._shelf = shelf
         self._clock = clock
         self._worker = worker
+        self._level = level
         self._rings: dict[tuple[str, str], _Ring] = {}
         self._begun: set[str] = set()  # jobs; the spiders of another pool of this process are not heard
         self._full: list[tuple[str, str, int, LogChunk]] = []  # closed chunks that are not written yet
         self._task: asyncio.Task[None] | None = None
         self._hearing = ExitStack()
+        self._is_debug = level() == "debug"
 
     async def __aenter__(self) -> Self:
-        self._hearing.enter_context(hearing_spiders(self._hear))
+        self._spiders = self._hearing.enter_context(hearing_spiders(self._hear))
+        self._look()
         self._task = asyncio.create_task(self._run(), name="run log")
         return self
 
@@ -92,14 +89,21 @@ class RunLog:
             async with asyncio.timeout(CLOSE_WITHIN.total_seconds()):
                 await self._write()
 
+    def _look(self) -> None:
+        """Follow the level."""
+        level = self._level()
+        self._is_debug = level == "debug"
+        self._spiders.hear_from(level)
+
     def emit(self, event: events.Event) -> None:
-        if event.job:
+        quiet = isinstance(event, QUIET)
+        if event.job and (self._is_debug or not quiet):
             begun = event if isinstance(event, events.JobBegun) else None
             if begun is not None:
                 self._begun.add(event.job)
             line = LogLine(
                 at=event.at,
-                level=level_of(event),
+                level="debug" if quiet else level_of(event),
                 event=type(event).__name__,
                 message=safe_text(_words(event)[:MOST_MESSAGE]),
                 url=safe_text(event.url[:MOST_MESSAGE]),
@@ -113,7 +117,7 @@ class RunLog:
         facts = words_of_spider(record)
         if facts["job"] in self._begun:
             level = next(
-                (one for one in reversed(LEVELS) if record.levelno >= logging.getLevelName(one.upper())), "info"
+                (one for one in reversed(LEVELS) if record.levelno >= logging.getLevelName(one.upper())), LEVELS[0]
             )
             message, _, detail = facts["message"].partition("\nTraceback ")
             line = LogLine(
@@ -148,6 +152,7 @@ class RunLog:
     async def _run(self) -> None:
         while True:
             await self._clock.sleep(WRITE_EVERY.total_seconds())
+            self._look()
             with suppress(Transient):  # the worker itself reports that the state does not answer
                 await self._write()
 
@@ -173,11 +178,14 @@ class RunLog:
     def _put(self, job: str, level: str, number: int, chunk: LogChunk) -> Put:
         at = chunk.lines[-1].at
         until = at + KEPT_FOR.total_seconds()
-        return self._chunks.put(f"{job}/{self._worker}/{level}/{number % RING}", chunk, at=at, until=until)
+        return self._chunks.put(f"{job}/{level}/{self._worker}/{number % RING}", chunk, at=at, until=until)
 
 
 def _words(event: events.Event) -> str:
-    """What an event says, for people."""
+    """What an event says, for people, without the address of its page, which stands beside it."""
+    said = str(getattr(event, "message", ""))
+    if event.url:
+        said = said.removeprefix(event.url).removeprefix(":").lstrip()
     match event:
         case events.JobBegun():
             code = f", with version {event.code} of the spider" if event.code else ""
@@ -186,20 +194,20 @@ def _words(event: events.Event) -> str:
             did = f" Records: {event.records}." if event.records else ""
             return f"The job has ended: {(event.outcome or event.ending).removesuffix('.')}.{did}"
         case events.Retried():
-            return f"{event.reason}, tried again in {event.delay:.0f} s: {event.message}".removesuffix(": ")
+            return f"{event.reason}, tried again in {span(event.delay)}: {said}".removesuffix(": ")
         case events.Buried():
-            return f"given up, {event.reason}: {event.message}".removesuffix(": ")
+            return f"given up, {event.reason}: {said}".removesuffix(": ")
         case events.Blocked():
-            return f"blocked through {event.route}, {event.kind}: {event.message}".removesuffix(": ")
+            return f"blocked through {event.route}, {event.kind}: {said}".removesuffix(": ")
         case events.Trouble():
-            return f"{event.stage}: {event.message}"
+            return f"{event.stage}: {said}"
         case events.ItemDropped():
             return f"{event.step} refused an item: {event.reason}"
         case events.JobPaused():
             return "The job is paused." if event.paused else "The job goes on."
     shared = events.Event.__struct_fields__
     own = {name: getattr(event, name) for name in event.__struct_fields__ if name not in shared}
-    return str(own.pop("message", "")) or ", ".join(f"{name} {value}" for name, value in own.items() if value != "")
+    return said or ", ".join(f"{name} {value}" for name, value in own.items() if value != "")
 
 
 # -- the code of a spider --------------------------------------------------------------------------------------------
@@ -258,7 +266,7 @@ def _is_hash(text: str) -> bool:
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
-Level = Literal["info", "warning", "error"]
+Level = Literal["debug", "info", "warning", "error"]
 
 
 class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -301,10 +309,13 @@ async def run_log(project: Project, caller: Caller, query: LogQuery) -> RunLogVi
 
 
 async def log_of(project: Project, job: Job, *, level: Level = "info", limit: int = 100) -> RunLogView:
-    chunks = await ShelfKind(project.state.shelf, RUN_LOG, LogChunk).timed(
-        after=job.created_at - KEPT_FOR.total_seconds(), limit=READ_CHUNKS, newest=True, prefix=f"{job.id}/"
-    )
-    wanted = LEVELS[LEVELS.index(level) :]
+    wanted, kind = LEVELS[LEVELS.index(level) :], ShelfKind(project.state.shelf, RUN_LOG, LogChunk)
+    after = job.created_at - KEPT_FOR.total_seconds()
+    chunks = [
+        chunk
+        for one in sorted({*wanted, "info"})  # where a worker begins, its version of the spider is said at info
+        for chunk in await kind.timed(after=after, limit=READ_CHUNKS, newest=True, prefix=f"{job.id}/{one}/")
+    ]
     every = [(line, chunk.worker) for chunk in chunks for line in chunk.lines]
     kept = sorted((one for one in every if one[0].level in wanted), key=lambda one: one[0].at)
     found = kept[-limit:]

@@ -97,7 +97,7 @@ class WorkerPool:
             drain=self.drain,
             fate_of=fate_of,
         )
-        self._log = RunLog(project.state.shelf, project.clock, project.worker)
+        self._log = RunLog(project.state.shelf, project.clock, project.worker, lambda: project.log_level)
         self._events = EventHub(self._heartbeat, self._log, events)
         self._reports = WorkerReports(self._events, project.clock)
         self._sink = sink_of(project, self._events)

@@ -36,12 +36,13 @@ CONTEXT = 2  # lines around a change
 
 
 class PageCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """An archived copy. `same` : its body is that of the copy before. `failure` is why it gave no records, "" if it
-    did."""
+    """An archived copy. `hash` is that of its body, `same`: it is that of the copy before. `failure` is why it gave no
+    records, "" if it did."""
 
     id: str
     fetched_at: str
     status: int
+    hash: str
     job: str
     spider: str
     failure: str
@@ -54,12 +55,14 @@ class CopyList(msgspec.Struct, frozen=True, kw_only=True):
     more: int  # older ones that are not listed
 
 
-class ChangedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record of the page whose fields differ between the times of two copies."""
+class CopyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A record of the page: its `data` as it was known when a copy was fetched, None if it was not or was gone, and the
+    `fields` that differ from the time of the other copy."""
 
     type: str
     site: str
     key: str
+    data: Any
     fields: list[FieldChange]
 
 
@@ -73,15 +76,16 @@ class CopyChanges(msgspec.Struct, frozen=True, kw_only=True):
     lines: list[str]
     cut: bool  # only the beginnings were compared
     has_picture: bool
-    records: list[ChangedRecord] | None
+    records: list[CopyRecord] | None
     trouble: str
 
 
-async def page_copies(project: Project, pages: PageReader, caller: Caller, url: str) -> CopyList:
+async def page_copies(
+    project: Project, pages: PageReader, caller: Caller, url: str, *, limit: int = MOST_COPIES, skip: int = 0
+) -> CopyList:
     href = public_url(project.settings, url)
-    copies = await pages.copies(caller, href)
-    listed = _listed(copies)
-    return CopyList(url=href, copies=listed[::-1][:MOST_COPIES], more=max(0, len(listed) - MOST_COPIES))
+    listed = _listed(await pages.copies(caller, href))[::-1][skip:]
+    return CopyList(url=href, copies=listed[:limit], more=max(0, len(listed) - limit))
 
 
 def _listed(copies: Sequence[PageFacts]) -> list[PageCopy]:
@@ -90,6 +94,7 @@ def _listed(copies: Sequence[PageFacts]) -> list[PageCopy]:
             id=copy_id(one),
             fetched_at=iso_time(one.fetched_at),
             status=one.status,
+            hash=one.body_hash.hex(),
             job=one.job,
             spider=one.spider,
             failure=one.failure,
@@ -128,8 +133,7 @@ async def copy_changes(
     lines = await asyncio.to_thread(_diff, *compared) if differing else []
     records = None
     if caller.may(RECORDS):
-        times = (copies[other].fetched_at, chosen.fetched_at) if other is not None else None
-        records = await _changed_records(project, chosen.url, *sorted(times)) if times is not None else []
+        records = await _records(project, chosen, copies[other] if other is not None else chosen)
     return CopyChanges(
         copy=listed[place],
         against=listed[other] if other is not None else None,
@@ -161,15 +165,17 @@ async def _text(project: Project, pages: PageReader, caller: Caller, copy: PageF
     return str((outcome.data or {}).get("text") or "")[:MOST_TEXT], picture
 
 
-async def _changed_records(project: Project, url: str, earlier: float, later: float) -> list[ChangedRecord]:
-    """The records of the page, as they were known at two times, where they differ."""
-    found: list[ChangedRecord] = []
+async def _records(project: Project, copy: PageFacts, other: PageFacts) -> list[CopyRecord]:
+    """The records of the page that were known at the time of one of two copies; fields change from the earlier one."""
+    found: list[CopyRecord] = []
     looked = 0
-    async for record in project.records.records(RecordQuery(url=url)):
+    async for record in project.records.records(RecordQuery(url=copy.url)):
         history = await project.records.history(record.type, record.site, record.key)
-        before, after = (_as_of(history, at) for at in (earlier, later))
-        if fields := changes(before, after):
-            found.append(ChangedRecord(type=record.type, site=record.site, key=record.key, fields=fields))
+        data, beside = (_as_of(history, one.fetched_at) for one in (copy, other))
+        pair = (data, beside) if copy.fetched_at < other.fetched_at else (beside, data)
+        if pair != (None, None):
+            fields = changes(*pair)
+            found.append(CopyRecord(type=record.type, site=record.site, key=record.key, data=data, fields=fields))
         looked += 1
         if looked == MOST_RECORDS:
             break

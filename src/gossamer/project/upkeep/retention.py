@@ -1,26 +1,31 @@
 """Deletes old jobs, attempts and raw pages of a project. Records and their history are never deleted.
 
-What it does: `forget_old_runs` keeps the runs of a schedule from piling up, `prune` deletes by age. Jobs with dead
-letters are kept longer, because they may be replayed. A running job, the newest job of each name and the last run of
-each schedule are always kept.
+What it does: `forget_old_runs` keeps the runs of a schedule from piling up, `prune` deletes by age, and raw copies of a
+page by their number, too. Jobs with dead letters are kept longer, because they may be replayed. A running job, the
+newest job of each name and the last run of each schedule are always kept.
 How it fails: BackendUnavailable. How it recovers: call again; what was deleted by then stays deleted.
 """
 
 from __future__ import annotations
 
 import logging
+from array import array
+from bisect import bisect_left
 from collections.abc import Collection
 from datetime import timedelta
+from hashlib import blake2b
 
 import msgspec
 
 from ...errors import GossamerError
 from ...frontier.contract import JobBook, JobHistory
+from ...frontier.queue_values import DeadFilter
 from ...model.disk import UPKEEP, Upkeep
 from ...model.job import Job, JobState
 from ...model.shelf import ShelfKind
 from ...schedule.leadership import Lead
 from ...settings import Settings
+from ...store.contract import SpareCopy
 from ...units import many, size
 from ..open import Project
 from .disk import measure
@@ -30,6 +35,7 @@ LOOK = 60.0  # seconds between two looks of the leading scheduler
 LETTERS_KEPT = 10  # runs with dead letters are kept this many times as long, counted in runs
 RUNS_LOOKED_AT = 20  # old runs examined when a run ends; each run is examined that many times
 FORGOTTEN_AT_ONCE = 100
+COPIES_STAY = timedelta(hours=1)  # what was fetched since may not be settled yet
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +50,7 @@ class PruneAges(msgspec.Struct, frozen=True, kw_only=True):
 
     attempts: timedelta | None = None  # attempts, and visits replaced by a later one
     pages: timedelta | None = None  # raw pages in the archive
+    copies: int | None = None  # how many raw copies of each page are kept, the newest
     jobs: timedelta | None = None  # ended jobs without dead letters
     dead: timedelta | None = None  # ended jobs with dead letters
     audit: timedelta | None = None  # lines of the audit log
@@ -54,6 +61,8 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
     attempts: int | None = None
     page_bytes: int | None = None
+    copies: int | None = None
+    copy_bytes: int | None = None
     jobs: Forgotten | None = None
     audit: int | None = None
 
@@ -74,6 +83,9 @@ async def prune(project: Project, ages: PruneAges) -> Pruned:
         pruned = msgspec.structs.replace(pruned, attempts=await project.records.prune(ages.attempts))
     if ages.pages is not None:
         pruned = msgspec.structs.replace(pruned, page_bytes=await project.archive.prune(ages.pages))
+    if ages.copies is not None:
+        copies, freed = await drop_copies(project, ages.copies)
+        pruned = msgspec.structs.replace(pruned, copies=copies, copy_bytes=freed)
     if ages.jobs is not None or ages.dead is not None:
         before, dead_before, keep = await _bounds(project, ages)
         state = project.state
@@ -146,6 +158,39 @@ async def forget_owned_jobs(project: Project) -> int:
 
 
 # -- by number -----------------------------------------------------------------------------------------------------
+
+
+async def drop_copies(project: Project, keep: int) -> tuple[int, int]:
+    """Delete raw copies beyond the newest `keep` of their page that nobody needs; return how many, and the bytes freed.
+
+    Needed are the copy of a page's newest facts, what a reparse would read, what a dead letter was parsed from, and
+    what a running job or a job of a key has fetched.
+    """
+    serving = {job.id for job in await project.state.jobs.jobs() if job.owner or job.state is JobState.RUNNING}
+    letters = array("Q")  # eight bytes each: there may be millions
+    async for letter in project.state.queue.letters(DeadFilter()):
+        letters.append(_mark(letter.fingerprint, letter.job))
+    letters = array("Q", sorted(letters))
+
+    def is_needed(one: SpareCopy) -> bool:
+        if not one.is_last_of_job:
+            return False
+        mark = _mark(one.fingerprint, one.job)
+        place = bisect_left(letters, mark)
+        return one.job in serving or (place < len(letters) and letters[place] == mark)
+
+    copies = freed = 0
+    async for found in project.records.spare_copies(keep, project.clock.now() - COPIES_STAY.total_seconds()):
+        going = [one for one in found if not is_needed(one)]
+        # The copies first: after a crash the visits still say which were meant.
+        freed += await project.archive.drop([one.ref for one in going])
+        await project.records.forget_copies(going)
+        copies += len(going)
+    return copies, freed
+
+
+def _mark(fingerprint: bytes, job: str) -> int:
+    return int.from_bytes(blake2b(fingerprint + job.encode(), digest_size=8).digest(), "big")
 
 
 async def forget_old_runs(history: JobHistory, book: JobBook, name: str, keep: int | None) -> int:
@@ -236,6 +281,7 @@ def in_words(pruned: Pruned) -> str:
     found = [
         many(pruned.attempts, "attempt or visit", "attempts and visits") if pruned.attempts else "",
         f"{size(pruned.page_bytes)} of raw pages" if pruned.page_bytes else "",
+        f"{many(pruned.copies, 'raw copy', 'raw copies')} ({size(pruned.copy_bytes or 0)})" if pruned.copies else "",
         many(pruned.jobs.jobs, "job") if pruned.jobs is not None and pruned.jobs.jobs else "",
         many(pruned.audit, "line of the audit log", "lines of the audit log") if pruned.audit else "",
     ]

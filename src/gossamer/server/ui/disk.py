@@ -8,7 +8,7 @@ from ...project.access.keys import METRICS
 from ...project.upkeep.disk import disks
 from .view import Context, View, Visit
 
-AGES = ("attempts", "pages", "jobs", "dead", "audit")
+AGES = ("attempts", "pages", "copies", "jobs", "dead", "audit")
 
 
 async def list_region(visit: Visit) -> Context:

@@ -25,6 +25,7 @@ from ...project.jobs.run_log import Level, log_of
 from ...project.jobs.status import addresses, job_status
 from ...project.jobs.table import JobSort, JobWanted, begin_again, job_table, rows_of
 from ...project.open import Project
+from ...project.overrides import OverrideQuery, list_overrides
 from ...project.records.figures import job_history
 from ...project.records.items import reasons_in_words, shared_in_words
 from ...project.records.records import DIFFERENCE_MEANINGS, DIFFERENCE_WORDS, difference_words, naming_fields
@@ -115,7 +116,11 @@ def terms_in_words(terms: JobTerms) -> dict[str, str]:
 
 async def log(visit: Visit) -> Context:
     """What its workers and its spider said."""
-    return {"log": await log_of(visit.project, await _job(visit), level=visit.of(JobFilters).level, limit=LOG_LINES)}
+    level = visit.of(JobFilters).level
+    return {
+        "log": await log_of(visit.project, await _job(visit), level=level, limit=LOG_LINES),
+        "levels": await list_overrides(visit.project, visit.caller, OverrideQuery(prefix="log.level")),
+    }
 
 
 async def compared(visit: Visit) -> Context:

@@ -141,8 +141,8 @@ async def try_pool(visit: Visit) -> Done:
     bad = [one for one in found if not one.ok]
     words = f"{len(found) - len(bad)} of {many(len(found), 'proxy', 'proxies')} of {pool} let us in"
     if bad:
-        words += f"; {bad[0].proxy}: {bad[0].words}"[:400]
-    return Done(words=f"{words}.", to="/ui/routes", target=pool)
+        words += f". {bad[0].words}"[:400]
+    return Done(words=f"{words.removesuffix('.')}.", to="/ui/routes", target=pool)
 
 
 async def wake_pool(visit: Visit) -> Done:
