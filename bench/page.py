@@ -77,7 +77,7 @@ PARTS = {
         "Outputs",
         "Do four targets equal the records when workers, outputs and a target are killed, and what does a page pay?",
         "MongoDB is a stand-in that speaks its protocol. A worker that was killed stores its run from the first page"
-        " on. CPU per page includes the start of the command.",
+        " on. CPU per page includes the start of the command; with other work beside it a few per cent are noise.",
     ),
     "heal": Part(
         "Healing",
