@@ -6,7 +6,9 @@ import pytest
 from playwright.async_api import expect
 
 from gossamer.model.events import Buried, JobBegun
-from gossamer.project.jobs.run_log import RunLog
+from gossamer.project.access.keys import OWNER
+from gossamer.project.jobs.run_log import LogQuery, RunLog, run_log
+from tests.patience import until
 
 from .screen import Screen
 
@@ -35,6 +37,31 @@ async def test_the_log_of_a_run_grows_while_somebody_reads_it(screen: Screen) ->
     await expect(log).to_contain_text("ValueError: price")
     await page.get_by_role("link", name="Errors", exact=True).click()
     await expect(log).not_to_contain_text("A worker begins")
+
+
+async def test_each_page_is_logged_from_a_click_on_until_the_way_back(screen: Screen) -> None:
+    first, settings = await screen.crawl(limit=3), screen.project.live
+    page = await screen.person()
+    await page.goto(f"/ui/jobs/{first}")
+    await page.get_by_role("link", name="With each page").click()
+    await page.get_by_role("button", name="Log each page for 1 h").click()
+    await expect(page.get_by_text("gossamer.toml says info")).to_be_visible()
+    await until(lambda: settings.now.log.level == "debug")
+    jobs: list[str] = []
+
+    async def logged_in_detail() -> bool:  # once the worker, too, has seen it
+        jobs.append(await screen.crawl(limit=3))
+        view = await run_log(screen.project, OWNER, LogQuery(job=jobs[-1], level="debug"))
+        return any(line.event == "Completed" for line in view.lines)
+
+    await until(logged_in_detail)
+    await page.goto(f"/ui/jobs/{jobs[-1]}?level=debug")
+    log = page.get_by_role("log", name="Log of the job")
+    await expect(log).to_contain_text("outcome ")
+    await page.get_by_role("button", name="Go back").click()
+    await until(lambda: settings.now.log.level == "info")
+    await page.get_by_role("link", name="Everything", exact=True).click()
+    await expect(log).not_to_contain_text("outcome ")
 
 
 async def test_each_state_of_a_run_leads_to_its_addresses(screen: Screen) -> None:
