@@ -2,7 +2,8 @@
 """Themes written by hand for bench.heal, after sites as they are found: nothing in the engine is fitted to them.
 
 A Japanese glossary of facts, web components with slots, a German table with two facts in a row, labels below the values,
-props in an attribute, a stream of escaped JSON, and state that is a list of names and values.
+props in an attribute, a stream of escaped JSON, state that is a list of names and values, attributes with their labels
+beside them, words for screen readers, cells in changing order, and lines of one paragraph.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ JAPANESE = {
 }  # fmt: skip
 JAPANESE_SAID = {True: "在庫あり", False: "在庫切れ", "yes": "可", "no": "不可", "permanent": "正社員",
                  "fixed": "契約社員", "freelance": "業務委託"}  # fmt: skip
-LAYOUTS = ("glossary", "slots", "pairs", "below", "props", "stream", "listed")
+LAYOUTS = ("glossary", "slots", "pairs", "below", "props", "stream", "listed", "attributes", "aria", "cells", "breaks")
 MONEY = ("price", "rent")
 
 
@@ -35,9 +36,17 @@ class Written:
 
     def __init__(self, layout: str, kind: str) -> None:
         self.kind, self.layout = kind, layout
-        self.language = {"glossary": "ja", "slots": "fr", "pairs": "de", "below": "en", "listed": "nl"}.get(
-            layout, "en"
-        )
+        self.language = {
+            "glossary": "ja",
+            "slots": "fr",
+            "pairs": "de",
+            "below": "en",
+            "listed": "nl",
+            "attributes": "fr",
+            "aria": "es",
+            "cells": "sv",
+            "breaks": "nl",
+        }.get(layout, "en")
         self.currency = {"ja": "JPY", "en": "GBP"}.get(self.language, "EUR")
         self.labels = JAPANESE if self.language == "ja" else LANGUAGES[self.language]["labels"]
         self.said = JAPANESE_SAID if self.language == "ja" else LANGUAGES[self.language]["said"]
@@ -95,8 +104,8 @@ class Written:
                 return f"{value.year}年{value.month}月{value.day}日"
             case "en":
                 return f"{value.day} {MONTHS['en'][value.month - 1][:3]} {value.year}"
-            case "nl":
-                return f"{value.day} {MONTHS['nl'][value.month - 1]} {value.year}"
+            case "nl" | "es" | "sv":
+                return f"{value.day} {MONTHS[self.language][value.month - 1]} {value.year}"
         return value.strftime("%d.%m.%Y" if self.language == "de" else "%d/%m/%Y")
 
     # -- how it stands there -----------------------------------------------------------------------------------
@@ -200,6 +209,40 @@ class Written:
             else ""
         )
         return f'<div class="{self.hashed("all")}"><div class="{self.hashed("h")}">{html.escape(one["title"])}</div>{image}{"".join(cells)}{about}</div>'
+
+    def _attributes(self, one: dict[str, Any], near: Sequence[dict[str, Any]]) -> str:
+        facts = self.facts(one)
+        facts = facts[one["_n"] % 3 :] + facts[: one["_n"] % 3]
+        rows = "".join(f'<fact-row label="{label}" value="{text}"></fact-row>' for _, label, text in facts)
+        image = f'<fact-media value="/m/{_file(one)}"></fact-media>' if "image" in one else ""
+        about = f'<fact-text value="{html.escape(one["description"])}"></fact-text>' if "description" in one else ""
+        return f'<fact-sheet heading="{html.escape(one["title"])}">{image}{rows}{about}</fact-sheet>'
+
+    def _aria(self, one: dict[str, Any], near: Sequence[dict[str, Any]]) -> str:
+        rows = "".join(
+            f'<div class="{self.hashed("r")}" aria-label="{label}: {text}"><svg><path d="M0 0"></path></svg></div>'
+            for _, label, text in self.facts(one)
+        )
+        image = f'<img class="{self.hashed("i")}" alt="" src="/foto/{_file(one)}">' if "image" in one else ""
+        about = f'<p class="{self.hashed("t")}">{html.escape(one["description"])}</p>' if "description" in one else ""
+        return f'<div class="{self.hashed("p")}"><h1>{html.escape(one["title"])}</h1>{image}{rows}{about}</div>'
+
+    def _cells(self, one: dict[str, Any], near: Sequence[dict[str, Any]]) -> str:
+        facts = self.facts(one)
+        facts = facts[one["_n"] % 4 :] + facts[: one["_n"] % 4]
+        cells = "".join(f'<td class="{self.hashed("c")}" data-label="{label}">{text}</td>' for _, label, text in facts)
+        image = f'<img src="/bild/{_file(one)}">' if "image" in one else ""
+        about = f"<div>{html.escape(one['description'])}</div>" if "description" in one else ""
+        return f"<section><h2>{html.escape(one['title'])}</h2>{image}<table><tr>{cells}</tr></table>{about}</section>"
+
+    def _breaks(self, one: dict[str, Any], near: Sequence[dict[str, Any]]) -> str:
+        facts = self.facts(one)
+        if one["_n"] % 3 == 0:
+            facts.insert(1, ("extra", "Nieuw", "ja"))
+        lines = "<br>\n".join(f"{label}: {text}" for _, label, text in facts)
+        image = f'<img src="/foto/{_file(one)}">' if "image" in one else ""
+        about = f"<p>{html.escape(one['description'])}</p>" if "description" in one else ""
+        return f"<div class=text><h1>{html.escape(one['title'])}</h1>{image}<p>{lines}</p>{about}</div>"
 
     def _plain(self, one: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}

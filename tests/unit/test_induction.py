@@ -423,3 +423,47 @@ def test_the_cents_of_a_price_are_no_other_number():
                       fresh=True)  # fmt: skip
 
     assert "cents" not in finding.sources[0]
+
+
+LABELLED = {
+    "a label in an attribute": (
+        '<x-row label="Art. no." value="{}"></x-row>',
+        '<x-row label="Stock" value="{}"></x-row>',
+    ),
+    "words for screen readers": ("<i class=r aria-label='Art. no.: {}'></i>", "<i class=r aria-label='Stock: {}'></i>"),
+    "lines of one paragraph": ("Art. no.: {}<br>", f"Stock: {{}}<br>{'Care: wipe it, and keep it dry. ' * 9}<br>"),
+}
+
+
+@pytest.mark.parametrize("how", LABELLED)
+def test_a_value_is_found_by_a_label_in_any_place(how):
+    row, other = LABELLED[how]
+    wanted = goal("name", "text")
+
+    def body(name: str, count: int, turn: int) -> str:
+        rows = [row.format(name), other.format(count)]
+        return f"<p>{''.join(rows[:: -1 if turn % 2 else 1])}</p>"
+
+    finding = learned(wanted, [(body(name, count, at), name) for at, (name, _, count) in enumerate(LAMPS)])
+
+    assert finding.decision is Decision.HEAL
+    assert [reads(wanted, finding, body("Ivy", 3, turn)) for turn in (0, 1)] == ["Ivy", "Ivy"]
+
+
+@pytest.mark.parametrize("line", ["{}: {}<br>", "<i class=r aria-label='{}: {}'></i>"])
+def test_a_day_and_a_boolean_are_read_behind_their_label(line):
+    days, stock = goal("day", "day"), goal("stock", "bool")
+    known = [(date(2026, 3 + n % 9, 2 + n), n % 3 > 0) for n in range(18)]
+
+    def body(day: date, to_be_had: bool, turn: int) -> str:
+        rows = [line.format("Posted", f"{day:%d %B %Y}"), line.format("Stock", "Ja" if to_be_had else "Nein")]
+        return f"<p>{''.join(rows[:: -1 if turn % 2 else 1])}</p>"
+
+    found = [
+        learned(days, [(body(*one, at), one[0]) for at, one in enumerate(known)]),
+        learned(stock, [(body(*one, at), one[1]) for at, one in enumerate(known)]),
+    ]
+
+    assert [one.decision for one in found] == [Decision.HEAL, Decision.HEAL]
+    other = body(date(2027, 1, 31), False, 1)
+    assert (reads(days, found[0], other), reads(stock, found[1], other)) == (date(2027, 1, 31), False)

@@ -53,8 +53,6 @@ class LabelIndex:
 
 def _labels_of(element: Element) -> Iterator[str]:
     text = element.text
-    if len(text) > 4 * LONGEST:
-        return
     if len(text) <= 2 * LONGEST and (words := label_text(text)) and len(words) <= LONGEST:
         yield words
     # "SKU: LIT-001" in one text

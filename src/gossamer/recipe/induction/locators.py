@@ -14,6 +14,8 @@ from ..labels import LONGEST, SILENT, label_words, split_label
 from ..stable_selectors import _MADE_UP, _STATES, NAME
 
 _NAME_ATTRIBUTES = ("itemprop", "name", "property", "slot", "part", "rel", "role", "headers", "aria-label", "title")
+_LABEL_ATTRIBUTES = frozenset(("label", "term", "caption", "data-label", "data-title", "data-th"))
+_LABEL = re.compile(r"[^\W\d_][^\"\\\\<>{}]{0,39}")  # words that people read: "Art. no."
 _SAID = re.compile(r"[A-Za-z][\w:.-]{0,39}")
 _IDENT = re.compile(r"[A-Za-z_][\w-]{0,59}")
 _HASHED = re.compile(r"^([A-Za-z]+(?:[-_]+[A-Za-z]+)*?(?:__|--|_|-))(?=\w*[\dA-Z])[A-Za-z0-9]{4,10}$")
@@ -188,8 +190,9 @@ def _names(tag: str, attrs: tuple[tuple[str, str], ...]) -> list[tuple[str, floa
         elif name == "class":
             for one in value.split()[:8]:
                 found += _class_names(one)
-        elif name in _NAME_ATTRIBUTES or name.startswith("data-"):
-            if _SAID.fullmatch(value) and not any(char.isdigit() for char in value):
+        elif name in _NAME_ATTRIBUTES or name in _LABEL_ATTRIBUTES or name.startswith("data-"):
+            said = _LABEL if name in _LABEL_ATTRIBUTES else _SAID
+            if said.fullmatch(value) and not any(char.isdigit() for char in value):
                 found.append((f'[{name}="{value}"]', 0.95 if name == "itemprop" else 0.9))
             if name.startswith("data-") and _IDENT.fullmatch(name):
                 found.append((f"[{name}]", 0.7))

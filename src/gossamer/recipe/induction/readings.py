@@ -28,7 +28,20 @@ _DIGIT = re.compile(r"\d")
 _FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y", "%d/%m/%y",
             "%m/%d/%y", "%Y年%m月%d日", "%Y%m%d")  # fmt: skip
 _NUMERIC_DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}|\d{4}年\d{1,2}月\d{1,2}日|(?<!\d)(?:19|20)\d{6}(?!\d)")
-_ADDRESSES = ("href", "src", "content", "data-src", "data-lazy-src", "data-original", "data-image", "poster", "data")
+_ADDRESSES = (
+    "href",
+    "src",
+    "content",
+    "data-src",
+    "data-lazy-src",
+    "data-original",
+    "data-image",
+    "poster",
+    "data",
+    "value",
+    "image",
+    "url",
+)
 # Addresses with other words around them: a background, and a picture in several sizes.
 _ADDRESS_IN = {
     "::attr(style)": re.compile(r"url\(['\"]?([^'\")]+)"),

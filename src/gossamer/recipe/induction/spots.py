@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from turbohtml import Document, Element, Text
 
-from ..labels import SILENT
+from ..labels import SILENT, split_label
 from ..sources import _json_after
 from .goal import Sample, plain
 
@@ -30,6 +30,7 @@ _MOST_ENTRIES, _MOST_NAMING = 40, 3  # of a list of names and values
 _SAID = re.compile(r"[^\W\d_][^\"'\\\\]{0,39}")
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w{0,60}")
 _NO_VALUES = frozenset(("style", "class", "id", "for", "d", "viewbox", "xmlns", "integrity", "nonce"))
+_NO_LABELS = frozenset(("style", "class", "href", "src", "srcset", "action", "onclick"))
 _CENTS = re.compile(r"\d{2}")
 STRUCK = 'del, s, strike, .line-through, [style*="line-through"]'  # what was valid before
 _DIGIT = re.compile(r"\d")
@@ -114,6 +115,11 @@ def _spots_in(element: Element) -> Iterator[Spot]:
             yield from _json_in_attribute(element, name, value)
         elif len(value) <= _LONGEST_ATTRIBUTE and (name not in _NO_VALUES or name in ("style", "class")):
             yield Spot(value, plain(value), element, f"::attr({name})", weight=0.95)
+            if ":" in value and name not in _NO_LABELS and not value.startswith(("http", "/")):
+                head, colon, rest = split_label(value)
+                if head and rest and not _DIGIT.search(head):
+                    before = value[: value.index(colon) + 1]
+                    yield Spot(rest, rest, element, f"::attr({name})", base=(("after", before),), weight=0.95)
 
 
 def _own_texts(element: Element, children: Any) -> Iterator[Spot]:
@@ -125,6 +131,9 @@ def _own_texts(element: Element, children: Any) -> Iterator[Spot]:
             if not text:
                 continue
             label = before
+            head, _, rest = split_label(text)
+            if head and rest:
+                yield Spot(rest, rest, element, "label", before=head, weight=0.95)
             # Of several texts, `::text` finds the first; the others need the label in front of them.
             if first:
                 yield Spot(text, text, element, "::text", before=label, weight=0.95)

@@ -67,7 +67,7 @@ def word_places(samples: Sequence[Sample]) -> list[tuple[SourceTable, float]]:
         located = Located(root) if root is not None else None
         here: dict[str, float] = {}
         for spot in spots_of(sample)[:_MOST_SPOTS]:
-            if not spot.text or len(spot.text) > _LONGEST or spot.cents is not None or spot.take == "label":
+            if not spot.text or len(spot.text) > _LONGEST or spot.cents is not None:
                 continue
             ranked = sorted(tables_of(spot, (), located, _RAW), key=lambda one: -one[1])[:_MOST_LOCATORS]
             for table, weight in ranked:
