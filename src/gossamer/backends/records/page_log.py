@@ -13,7 +13,7 @@ import msgspec
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
 from ...store.record_rows import PAGE_FIELDS, TALLY_FIELDS, attempt_values, visit_values
 from ...store.record_rules import REPARSED, archived_visits, is_stale, reparse_visitors, reparsed_pages, sum_tallies
-from .dialect import BatchWriter, Dialect
+from .dialect import BatchWriter, Dialect, Row
 from .statements import add, change, new_rows
 
 _KEEP_FACTS = change("pages", ("number",), PAGE_FIELDS[1:])
@@ -34,24 +34,9 @@ _ASK_AGAIN = change("pages", ("number", "fetched_at"), (), "parser = ''")
 _ASK_AGAIN_FOR_COPIES = change("pages", ("number", "archive_ref"), (), "parser = ''")
 
 
-class Unfetched(msgspec.Struct, frozen=True):
-    """The row of a page that was tried, but never fetched; the fields are those of PageFacts."""
-
-    fingerprint: bytes
-    url: str
-    job: str
-    fetched_at: None = None
-    status: None = None
-    etag: str = ""
-    last_modified: str = ""
-    archive_ref: str = ""
-    body_hash: bytes = b""
-    parser: str = ""
-    links: bytes = b""
-    spider: str = ""
-    failure: str = ""
-    content: bytes = b""
-    rhythm: str = ""
+def unfetched(fingerprint: bytes, url: str, job: str) -> Row:
+    """The values of PAGE_FIELDS for a page that was tried, but never fetched."""
+    return (fingerprint, url, job, None, None, *PageFacts.__struct_defaults__)
 
 
 async def keep_pages(batch: BatchWriter, results: Sequence[PageResult], now: float) -> dict[bytes, int]:
@@ -71,9 +56,11 @@ async def keep_pages(batch: BatchWriter, results: Sequence[PageResult], now: flo
     number = {fingerprint: row[1] for fingerprint, row in known.items()}
     if len(known) < len(wanted):
         missing = [
-            newest.get(one) or Unfetched(one, tried[one].url, tried[one].job) for one in wanted if one not in known
+            msgspec.structs.astuple(newest[one]) if one in newest else unfetched(one, tried[one].url, tried[one].job)
+            for one in wanted
+            if one not in known
         ]
-        number.update(await batch.add_pages([msgspec.structs.astuple(one) for one in missing]))
+        number.update(await batch.add_pages(missing))
     # The same visit again changes nothing: a newer parser may have parsed it since. A visit from the future, by a
     # worker whose clock was ahead, gives way to any other: it must not answer for a page that has changed since.
     facts = [

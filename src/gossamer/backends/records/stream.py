@@ -31,7 +31,7 @@ from ...store.record_rows import (
     visit_values,
 )
 from .dialect import BatchWriter, SqlDatabase, names_of
-from .page_log import Unfetched, count_quality, keep_schemas
+from .page_log import count_quality, keep_schemas, unfetched
 from .records import SqlRecords, struct_of
 from .statements import add
 from .writes import ADD_SEERS, ADD_SIGHTINGS, COUNT_ITEMS, add_past
@@ -145,8 +145,11 @@ async def load_rows(batch: BatchWriter, rows: Sequence[RecordRow]) -> None:
 async def _load_pages(batch: BatchWriter, pages: Sequence[DumpedPage]) -> None:
     number = {row[0]: row[1] for row in await batch.lock_pages([page.fingerprint for page in pages])}
     if new := [page for page in pages if page.fingerprint not in number]:
-        facts = [page.facts or Unfetched(page.fingerprint, page.url, page.job) for page in new]
-        number.update(await batch.add_pages([msgspec.structs.astuple(one) for one in facts]))
+        rows = [
+            msgspec.structs.astuple(page.facts) if page.facts else unfetched(page.fingerprint, page.url, page.job)
+            for page in new
+        ]
+        number.update(await batch.add_pages(rows))
     numbered = [(number[page.fingerprint], page) for page in pages]
     if attempts := [(number, *attempt_values(one)) for number, page in numbered for one in page.attempts]:
         await batch.add_attempts(attempts)
