@@ -194,8 +194,8 @@ class SiteCounts(msgspec.Struct, frozen=True, kw_only=True):
 class PageLog(Protocol):
     """The attempts at each page, and its raw copies."""
 
-    async def attempts(self, fingerprint: bytes) -> list[Attempt]:
-        """The audit log of a URL, oldest first."""
+    async def attempts(self, fingerprint: bytes, job: str | None = None) -> list[Attempt]:
+        """The audit log of a URL, oldest first; with a `job`, the attempts of that job."""
         ...
 
     async def attempt_log(self, query: AttemptQuery, *, limit: int, before: str | None = None) -> AttemptPage:
@@ -208,8 +208,8 @@ class PageLog(Protocol):
         the newest attempts and records up to a fixed number: one job must not read the whole log."""
         ...
 
-    async def visits(self, fingerprint: bytes) -> list[PageFacts]:
-        """Every archived visit of a URL, oldest first."""
+    async def visits(self, fingerprint: bytes, job: str | None = None) -> list[PageFacts]:
+        """Every archived visit of a URL, oldest first; with a `job`, the visits of that job."""
         ...
 
     def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
