@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -306,6 +306,36 @@ def prices(on: str, jobs: int, pages: int, times: int = 300) -> None:
     print(table(["call", "CPU ms", "calls for a CPU second", "not 200"], rows))
 
 
+def scrapes(on: str, count: int, at_once: int) -> None:
+    """What a page that its client waits for costs all processes, and how long it takes."""
+    with served(on, pages=count + 100) as at:
+        asyncio.run(_scrape(at, range(count, count + 60), at_once))  # what is made once
+        there = at.processes()
+        there["readers"] = [child for pid in (*there["serve"], *there["worker"]) for child in children_of(pid)]
+        before = {verb: cpu_of(there[verb]) for verb in ("serve", "worker", "readers")}
+        answers = asyncio.run(_scrape(at, range(count), at_once))
+        spent = {verb: (cpu_of(there[verb]) - used) * 1000 / count for verb, used in before.items()}
+    took = sorted(answers.seconds["scrape"])
+    p50, p99 = statistics.median(took) * 1000, took[int(len(took) * 0.99) - 1] * 1000
+    parts = ", ".join(f"{verb} {used:.2f}" for verb, used in spent.items())
+    bad = sum(n for (_, status), n in answers.statuses.items() if status != 200)
+    print(f"\n{on}: {count:,} pages, {at_once} at once, load {os.getloadavg()[0]:.1f}")
+    print(f"CPU ms for a page: {sum(spent.values()):.2f} ({parts}); p50 {p50:.0f} ms, p99 {p99:.0f} ms; not 200: {bad}")
+
+
+async def _scrape(at: Served, pages: Iterable[int], at_once: int) -> Answers:
+    answers, left = Answers(), iter(pages)
+    async with aiohttp.ClientSession(at.url, headers={"x-api-key": at.keys[0]}) as http:
+
+        async def client() -> None:
+            for number in left:
+                body = {"url": at.site.url(0, f"/page/{number + 1}"), "formats": ["html", "links"], "timeout": 60}
+                await _ask(http, answers, "scrape", "POST", "/api/v1/scrape", body)
+
+        await asyncio.gather(*(client() for _ in range(at_once)))
+    return answers
+
+
 async def _fill(at: Served, answers: Answers, jobs: int, pages: int) -> None:
     """Scrape that many pages, each a job of its own, and wait for the last."""
     async with aiohttp.ClientSession(at.url, headers={"x-api-key": at.keys[0]}) as http:
@@ -333,9 +363,15 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--pages", type=int, default=5000)
+    parser.add_argument("--scrapes", type=int, metavar="PAGES", help="instead: what a page that is waited for costs")
+    parser.add_argument("--at-once", type=int, default=1, help="clients that wait for pages")
     parser.add_argument("--prices", type=int, metavar="JOBS", help="instead: what each kind of call costs the server")
     given = parser.parse_args()
     kinds = ("laptop", "fleet") if given.on == "both" else (given.on,)
+    if given.scrapes:
+        for on in kinds:
+            scrapes(on, given.scrapes, given.at_once)
+        return 0
     if given.prices:
         for on in kinds:
             prices(on, given.prices, given.pages)

@@ -4,7 +4,7 @@ terms of a job. Pure derivation, nothing is opened; mistakes in the settings of 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from hashlib import blake2b
 from math import isfinite
@@ -62,10 +62,15 @@ def limits_of(settings: Settings) -> Limits:
 def scope_of(settings: Settings, job: Job, spider: Spider, sites: set[str]) -> LinkScope:
     """The scope, the same for every worker of the job. `sites` are those of the seeds; the set may grow while seeds are
     read."""
+    return link_scope(settings, sites if spider.allowed_domains is None else spider.allowed_sites(()), job.depth)
+
+
+def link_scope(settings: Settings, sites: Set[str] | None, depth: int | None) -> LinkScope:
+    """The URLs on these sites (None: on any) up to that depth."""
     crawl = settings.crawl
     return LinkScope(
-        sites=sites if spider.allowed_domains is None else spider.allowed_sites(()),
-        max_depth=job.depth,
+        sites=sites,
+        max_depth=depth,
         max_url_length=crawl.max_url_length,
         max_path_segments=crawl.max_path_segments,
     )

@@ -35,6 +35,33 @@ async def begun(lab, name="books", **terms):
     return job.id
 
 
+async def test_a_job_that_is_opened_with_its_seeds_has_them_and_is_sealed(lab):
+    seeds = [candidate(url) for url in URLS]
+
+    job, found = await lab.jobs.open_job("pages", JobTerms(), fresh=False, seeds=seeds)
+
+    async with lab.again() as elsewhere:
+        assert not found
+        assert await elsewhere.jobs.is_sealed(job.id)
+        handed_out = [lease for _ in range(3) for lease in (await elsewhere.frontier.lease(job.id, "one", 20)).leases]
+        assert sorted(lease.task.url for lease in handed_out) == sorted(URLS)
+        for lease in handed_out:
+            await elsewhere.frontier.complete(lease, UrlState.DONE)
+        assert (await elsewhere.frontier.lease(job.id, "one", 1)).drained
+        counts = await elsewhere.jobs.counts(job.id)
+        assert (counts.done, counts.discovered, counts.duplicates) == (len(URLS), len(URLS), 0)
+        assert adds_up(counts)
+
+
+async def test_a_job_that_goes_on_takes_no_seeds_from_those_who_find_it(lab):
+    job, _ = await lab.jobs.open_job("pages", JobTerms(), fresh=False, seeds=[candidate(URLS[0])])
+
+    again, found = await lab.jobs.open_job("pages", JobTerms(), fresh=False, seeds=[candidate(URLS[1])])
+
+    assert (again.id, found) == (job.id, True)
+    assert [url async for url, _, _ in lab.queue.urls(job.id)] == [URLS[0]]
+
+
 async def reasons(lab, job):
     return {(state, reason) async for _, state, reason in lab.queue.urls(job)}
 

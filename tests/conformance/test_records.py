@@ -238,6 +238,20 @@ async def test_attempts_are_listed_oldest_first_and_whole(record_store: Records)
     assert await record_store.attempts(b"\0" * 16) == []
 
 
+async def test_attempts_and_visits_of_one_job_are_those_that_it_made(record_store: Records) -> None:
+    pages = [
+        page_of(at=NOW + number, archive_ref=f"of {job}", job=job) for number, job in enumerate(("one-1", "two-2"))
+    ]
+    for page in pages:
+        await record_store.save([result(page=page, attempt=tried(at=page.fetched_at, job=page.job))])
+    name = pages[0].fingerprint
+
+    for page in pages:
+        assert [one.job for one in await record_store.attempts(name, page.job)] == [page.job]
+        assert [one.archive_ref for one in await record_store.visits(name, page.job)] == [page.archive_ref]
+    assert await record_store.attempts(name, "three-3") == await record_store.visits(name, "three-3") == []
+
+
 async def test_two_workers_that_try_at_the_same_instant_are_two_attempts(record_store: Records) -> None:
     await record_store.save([result(attempt=tried(worker=worker)) for worker in ("one", "two", "one")])
     attempts = await record_store.attempts(fingerprint_of("https://shop.example/b1"))

@@ -197,14 +197,18 @@ async def test_a_job_whose_settings_allow_other_hosts_has_connections_of_its_own
             settings, fetch=msgspec.structs.replace(settings.fetch, allow_hosts=("inside.example",))
         )
         async with SharedTransports(crew.system.clock, linger=timedelta(milliseconds=1)) as shared:
-            async with shared.of(settings) as one, shared.of(settings) as same, shared.of(wider) as other:
+            async with (
+                shared.for_settings(settings) as one,
+                shared.for_settings(settings) as same,
+                shared.for_settings(wider) as other,
+            ):
                 assert one is same
                 assert one is not other
                 before = one
 
             # and when nobody has used them for a while, they are closed
             async def are_others() -> bool:
-                async with shared.of(settings) as later:
+                async with shared.for_settings(settings) as later:
                     return later is not before
 
             await until(are_others)

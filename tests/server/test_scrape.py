@@ -132,6 +132,70 @@ async def test_the_same_page_asked_for_twice_at_once_is_fetched_once(tmp_path: P
     assert asked == ["/page"]
 
 
+async def test_pages_that_are_asked_for_one_after_the_other_share_no_cookies(tmp_path: Path) -> None:
+    sent = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/robots.txt":
+            return web.Response(status=404)
+        sent.append(request.headers.get("cookie"))
+        return web.Response(text="<p>here</p>", content_type="text/html", headers={"Set-Cookie": "visitor=1; Path=/"})
+
+    async with own_site(answer) as url, serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        other = await door.new_key("other", "scrape")
+        async with door.client(other) as stranger:
+            pages = [await one.scrape(f"{url}/{place}") for place, one in enumerate((client, client, stranger))]
+
+    assert [page.success for page in pages] == [True, True, True]
+    assert sent == [None, None, None]
+
+
+async def test_two_pages_that_lead_to_the_same_one_both_have_it(tmp_path: Path) -> None:
+    asked = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        if request.path in ("/one", "/two"):
+            raise web.HTTPFound("/there")
+        return web.Response(
+            text="<p>there</p>", content_type="text/html", status=200 if "there" in request.path else 404
+        )
+
+    async with own_site(answer) as url, serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        pages = [await client.scrape(f"{url}{path}") for path in ("/one", "/two")]
+
+    assert [(page.success, page.url) for page in pages] == [(True, f"{url}/there")] * 2
+    assert [path for path in asked if path != "/robots.txt"] == ["/one", "/there", "/two", "/there"]
+
+
+async def test_each_page_has_the_budget_of_a_job(tmp_path: Path, site: Park) -> None:
+    enough = 2.0  # for one page, and robots.txt
+    settings = settings_of(tmp_path, **HERE, router__budget_job=enough, router__when_spent="bury")
+    async with serving(settings) as door, door.client() as client:
+        pages = [await client.scrape(site.url(path=f"/page/{number}")) for number in (291, 292, 293)]
+
+    assert [page.error for page in pages] == [None] * 3
+
+
+@pytest.mark.long
+async def test_pages_asked_for_at_once_keep_the_pace_of_their_site_with_a_crawl_beside_them(tmp_path: Path) -> None:
+    with park(pages=60) as slow:
+        settings = settings_of(
+            tmp_path, slow.url(path="/page/40"), **HERE, politeness__rate="10/s", politeness__burst=1
+        )
+        settings = msgspec.structs.replace(settings, origins={})  # as if it stood in gossamer.toml
+        async with serving(settings) as door, door.client() as client:
+            crawl = await client.crawl(spider="things", limit=8)
+            pages = await asyncio.gather(*(client.scrape(slow.url(path=f"/page/{number}")) for number in range(1, 9)))
+            await client.wait(crawl.job_id)
+        left = sorted(hit.at for hit in slow.hits())
+
+    assert all(page.success for page in pages)
+    assert len(left) >= 16
+    # Single requests may be seen late, and the first one, too: never much more than the pace has allowed since then.
+    assert all(count <= (at - left[0]) * 10 + 3 for count, at in enumerate(left, start=1))
+
+
 async def test_a_page_that_is_not_there_is_told_with_its_status(tmp_path: Path, site: Park) -> None:
     async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
         page = await client.scrape(site.url(path="/nothing"))

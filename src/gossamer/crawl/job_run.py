@@ -28,7 +28,7 @@ async def run_job(
     drained = await run_with_seeds(context, spider, job, worker, scope, sites, events)
     if type(spider)._more is Spider._more:
         return drained
-    admission = admission_of(context, spider, scope, named=True)
+    admission = admission_of(context.rules, spider, scope, named=True)
     while drained and await _may_go_on(context, job.id):
         more = await spider._more()
         if more is None:

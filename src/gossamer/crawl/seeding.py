@@ -26,7 +26,7 @@ from ..frontier.contract import JobTerms
 from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
-from ..model.url import origin_of, parse_url, site_of
+from ..model.url import UrlRules, origin_of, parse_url, site_of
 from ..parse.seeds import SeedDigest, names_its_seeds, own_seeds, start_addresses
 from ..parse.spider import Spider, parser_version, session_names
 from ..schedule.authority import demand_own_job
@@ -78,9 +78,9 @@ async def run_with_seeds(
         worker.reads_source, enter = lambda: seeder.reads, _with(worker.requests_of_start, seeder.run)
         seeder.offered = worker.look_again
         await seeder.learn_sites()  # the worker that read before may have died; its seeds are in the queue
-        if await jobs.is_sealed(job.id):
+        if not sealed and await jobs.is_sealed(job.id):
             await seeder.learn_sites()
-        else:
+        elif not sealed:
             entering = asyncio.create_task(enter(), name="seeds")
     else:
         start = _with(
@@ -89,12 +89,13 @@ async def run_with_seeds(
         enter = partial(start, known=False)
         if not sealed or scope.sites is sites or names_its_seeds(spider):
             entering = asyncio.create_task(start(known=sealed), name="seeds")
-    drained = asyncio.create_task(worker.draining.wait(), name="drained while reading seeds")
+    drained = None
     lost = asyncio.create_task(_enter_lost(context, job.id, worker, entering, enter, events), name="lost seeds")
     try:
         if entering is None:
             return await worker.run()
         if sealed and not terms.schedule:
+            drained = asyncio.create_task(worker.draining.wait(), name="drained while reading seeds")
             await asyncio.wait({entering, drained}, return_when=asyncio.FIRST_COMPLETED)
         return await _run_beside(worker, entering)
     finally:
@@ -169,7 +170,7 @@ async def _enter_start(
 ) -> None:
     """Offer the spider's own seeds, then those of its sites' sitemaps if it wants them. If all seeds are `known`, they
     only widen the scope, unless a person has changed them since the job began."""
-    admission = admission_of(context, spider, scope, named=True)
+    admission = admission_of(context.rules, spider, scope, named=True)
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
     count, digest = 0, SeedDigest()
@@ -199,7 +200,7 @@ async def _enter_start(
             unread.append(words)
             events.emit(Trouble(at=context.clock.now(), job=job.id, stage="sitemap", message=words))
 
-        by_site = admission_of(context, spider, scope, named=False)
+        by_site = admission_of(context.rules, spider, scope, named=False)
         async with aclosing(listed_pages(context, spider, job.id, terms, origins, tell)) as listed:
             async for some in _chunks(listed):
                 await offer(context, job.id, by_site.judge(some), max_queued, events)
@@ -238,11 +239,11 @@ async def _chunks(requests: AsyncIterator[Request]) -> AsyncIterator[list[Reques
         yield chunk
 
 
-def admission_of(context: SeedContext, spider: Spider, scope: LinkScope, *, named: bool) -> Admission:
+def admission_of(rules: UrlRules, spider: Spider, scope: LinkScope, *, named: bool) -> Admission:
     """Judges seeds. `named`: a person named them, and not the site itself."""
     return Admission(
         scope,
-        context.rules,
+        rules,
         remember_known=False,
         fetcher=spider.fetcher,
         proxy_pool=spider.proxy_pool,
@@ -305,7 +306,7 @@ class Seeder:
             own = frozenset(sites) if isinstance(self._source, SitemapSource | SiteSource) else None
             scope = msgspec.structs.replace(scope, sites=own)
         by_site = isinstance(self._source, SitemapSource | SiteSource | FeedSource)
-        self._admission = admission_of(context, spider, scope, named=not by_site)
+        self._admission = admission_of(context.rules, spider, scope, named=not by_site)
 
     @property
     def reads(self) -> bool:

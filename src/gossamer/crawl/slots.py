@@ -11,6 +11,7 @@ page is leased in the same batch as that settlement.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 
 SLOW_AFTER = timedelta(seconds=1)
@@ -26,6 +27,7 @@ class Slots:
         self._lanes = [0, 0, 0]  # journeys in each
         self._slow_sites: dict[str, None] = {}
         self.changed = asyncio.Event()
+        self.settling: Callable[[], None] = lambda: None  # called when a page is done, and is being settled
 
     @property
     def free(self) -> int:
@@ -88,6 +90,7 @@ class Slot:
     def settle(self) -> None:
         """The page is done, and is being settled."""
         self._lane = self._slots._move(self._lane, SETTLING)
+        self._slots.settling()
 
     def leave(self) -> None:
         """The journey is over."""

@@ -124,7 +124,7 @@ def unsafe_send(context: JobContext, lease: Lease, how: FetchOptions) -> UnsafeS
 
 async def stored_answer(log: PageLog, job: str, fingerprint: bytes, since: float = -math.inf) -> Attempt | None:
     """The attempt whose stored answer settles the request; None if no answer is stored."""
-    found = [one for one in await log.attempts(fingerprint) if one.job == job and one.at >= since]
+    found = [one for one in await log.attempts(fingerprint, job) if one.at >= since]
     return next((one for one in reversed(found) if one.outcome in ANSWERED), None)
 
 

@@ -61,7 +61,9 @@ class Worker:
 
     `quarantine` is shared by all workers of the process. `max_deliveries` is the job's. `is_over` says whether the job
     has ended or has nothing left; it is called while the window of the job is closed. `journey` makes the journeys of a
-    job that fetches nothing; None: pages are fetched.
+    job that fetches nothing; None: pages are fetched. `pages` are all that are left of a job whose pages lead to no
+    others: with these it asks for no more until they are settled. `is_taken` says whether other workers have all pages;
+    it is called when there is none to begin with, and then `run` ends.
     """
 
     def __init__(
@@ -79,9 +81,13 @@ class Worker:
         is_over: Callable[[], Awaitable[bool]] | None = None,
         look: timedelta = LOOK,
         journey: MakeJourney | None = None,
+        pages: int | None = None,
+        is_taken: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._context = context
         self._journey = journey
+        self._pages = pages
+        self._is_taken = is_taken
         self._frontier = frontier
         self._records = records
         self._slots = Slots(concurrency)
@@ -100,6 +106,7 @@ class Worker:
         self._journeys: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
         self._leaving = False  # `stand_down` was called
+        self.stays: Callable[[], None] = lambda: None  # called when it is known that `is_taken` does not end it
         self._began_at: float | None = None
         self._idle_since: float | None = None  # since when it has had no page and found no work
         self._due_at = 0.0  # when an idle worker expects work
@@ -143,6 +150,10 @@ class Worker:
     def resize(self, concurrency: int) -> None:
         """Run up to this many journeys at once from now on."""
         self._slots.resize(concurrency)
+
+    def on_settling(self, call: Callable[[], None]) -> None:
+        """Call this whenever a page is done: its site may have room for one of another worker."""
+        self._slots.settling = call
 
     def look_again(self) -> None:
         """Work was added: lease it now instead of waiting for the next poll."""
@@ -210,13 +221,25 @@ class Worker:
                 suspects = await self._start(batch.leases, asked_at) if batch is not None and batch.leases else []
             if suspects:
                 await self._try_apart(suspects)
+            elif batch is not None and batch.leases and len(batch.leases) == self._pages:
+                await self._wait_until_drained()
+                if await self._found_over():
+                    return True
             elif batch is None or batch.leases:
                 continue
             elif batch.drained:
                 return True
+            elif self._is_taken is not None:
+                if await self._outages.call("job", self._is_taken, Transient):
+                    return False
+                self._stay()
             else:
                 await self._wait_for_change(batch.wait)
         return False
+
+    def _stay(self) -> None:
+        self._is_taken = None
+        self.stays()
 
     async def _lease(self) -> LeaseBatch:
         context, wanted = self._context, min(FEW, self._slots.free) if self._careful else self._slots.free
@@ -230,6 +253,8 @@ class Worker:
     async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[HeldLease]:
         """Start the journeys. Return the suspects that must now be tried apart from all others."""
         self._idle_since = None
+        if self._is_taken is not None:
+            self._stay()
         held_leases = [
             HeldLease(lease, self._context.clock, self._lease_duration, asked_at, self._settling_failed)
             for lease in leases

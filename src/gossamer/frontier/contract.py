@@ -237,11 +237,14 @@ FrontierFor = Callable[[TermsFor], AbstractContextManager[Frontier]]
 class JobBook(Protocol):
     """Jobs: opened once, found again after a crash, closed once."""
 
-    async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
+    async def open_job(
+        self, name: str, terms: JobTerms, *, fresh: bool, seeds: Sequence[Candidate] = ()
+    ) -> tuple[Job, bool]:
         """Return the unfinished job of that name and True, or a new one and False.
 
         An unfinished job goes on under `terms.resumed`. `fresh` closes it first, with the ending "replaced", and
-        returns when its open URLs are dropped.
+        returns when its open URLs are dropped. `seeds` are all that a new job will have: they are in its queue, and it
+        is sealed, when this returns. If this fails, the job may be there without its seal.
         """
         ...
 

@@ -10,13 +10,12 @@ browsers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from ..clock import Clock
 from ..errors import MissingExtra
@@ -29,6 +28,8 @@ from ..model.route import BROWSER, HTTP, MANAGED, PROFILE
 from ..settings import Settings
 from ..terms import Routing
 from .extensions import openings_of
+
+T = TypeVar("T")
 
 LINGER = timedelta(seconds=30)  # how long unused transports stay open: another page may be requested
 
@@ -92,58 +93,74 @@ async def open_transport(settings: Settings) -> AsyncIterator[Transport]:
         yield transport
 
 
-@dataclass
-class _Shared:
-    """Open transports and their settings. `closing` closes them unless a job arrives first."""
+class _Opened(Generic[T]):
+    """What was opened for these terms. `closing` closes it unless a job arrives first."""
 
-    terms: tuple[object, ...]
-    transports: Transports
-    users: int = 0
-    closing: asyncio.Task[None] | None = None
+    def __init__(self, terms: tuple[object, ...], opening: AbstractAsyncContextManager[T]) -> None:
+        self.terms = terms
+        self._stack = AsyncExitStack()
+        self.value = asyncio.create_task(self._stack.enter_async_context(opening), name="open for jobs")
+        self.users = 0
+        self.closing: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        await asyncio.gather(self.value, return_exceptions=True)
+        await self._stack.aclose()
 
 
-class SharedTransports:
-    """Alive while entered; it must outlive the blocks of `of`."""
+class Shared(Generic[T]):
+    """What jobs with the same terms use together: opened for the first, closed `linger` after the last.
+
+    Alive while entered; it must outlive the blocks of `of`."""
 
     def __init__(self, clock: Clock, linger: timedelta = LINGER) -> None:
         self._clock = clock
         self._linger = linger
-        self._open: list[_Shared] = []
+        self._open: list[_Opened[T]] = []
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         while self._open:
-            shared = self._open.pop()
-            if shared.closing is not None:
-                shared.closing.cancel()
-            await shared.transports.__aexit__(None, None, None)
+            one = self._open.pop()
+            if one.closing is not None:
+                one.closing.cancel()
+            await one.close()
 
     @asynccontextmanager
-    async def of(self, settings: Settings) -> AsyncIterator[Transports]:
-        """The transports for these settings. Raises Misconfigured."""
-        terms = _terms(settings)
-        shared = next((one for one in self._open if one.terms == terms), None)
-        if shared is None:
-            shared = _Shared(terms, transports_of(settings, self._clock))
-            self._open.append(shared)
-            await shared.transports.__aenter__()
-        shared.users += 1
-        if shared.closing is not None:
-            shared.closing.cancel()
-            shared.closing = None
+    async def of(
+        self, terms: tuple[object, ...], opening: Callable[[], AbstractAsyncContextManager[T]]
+    ) -> AsyncIterator[T]:
+        """The value for these terms. Raises what `opening` raises."""
+        one = next((one for one in self._open if one.terms == terms), None)
+        if one is None:
+            one = _Opened(terms, opening())
+            self._open.append(one)
+        one.users += 1
+        if one.closing is not None:
+            one.closing.cancel()
+            one.closing = None
         try:
-            yield shared.transports
+            yield await asyncio.shield(one.value)
         finally:
-            shared.users -= 1
-            if not shared.users:
-                shared.closing = asyncio.create_task(self._close_later(shared), name="close transports")
+            one.users -= 1
+            if not one.users:
+                one.closing = asyncio.create_task(self._close_later(one), name="close for jobs")
 
-    async def _close_later(self, shared: _Shared) -> None:
-        await self._clock.sleep(self._linger.total_seconds())
-        self._open.remove(shared)  # from here on a job gets new ones
-        await shared.transports.__aexit__(None, None, None)
+    async def _close_later(self, one: _Opened[T]) -> None:
+        if not one.value.done() or one.value.exception() is None:  # what could not be opened is tried anew
+            await self._clock.sleep(self._linger.total_seconds())
+        self._open.remove(one)  # from here on a job gets another one
+        await one.close()
+
+
+class SharedTransports(Shared[Transports]):
+    """The transports of jobs with the same settings."""
+
+    def for_settings(self, settings: Settings) -> AbstractAsyncContextManager[Transports]:
+        """The transports for these settings. Raises Misconfigured."""
+        return self.of(_terms(settings), lambda: transports_of(settings, self._clock))
 
 
 def _terms(settings: Settings) -> tuple[object, ...]:

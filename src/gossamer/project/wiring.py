@@ -3,7 +3,7 @@ needs as arguments."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -34,7 +34,7 @@ from ..fetch.robots_shelf import MemoryShelf, OriginTurns, RobotsShelf
 from ..frontier.admission import Admission, LinkScope
 from ..frontier.contract import AddressBook, JobBook, JobTerms
 from ..model.events import EventSink, LoggedIn, LoginFailed, NullSink, Trouble
-from ..model.job import JobPoliteness, JobState
+from ..model.job import Job, JobPoliteness, JobState
 from ..model.record import day_of
 from ..model.session import KeptSession
 from ..parse.callbacks import has_hook, run_hook
@@ -172,7 +172,6 @@ async def open_worker(
     settings, for a replay; `journey` replaces the fetching of pages; `shared` are the transports that the jobs of this
     process share; `describe` reads pages in another process.
     """
-    settings, routing = project.settings, routing_of(project.settings)
     async with open_context(
         project,
         spider,
@@ -194,24 +193,71 @@ async def open_worker(
             await _call(context, spider, "opened", job)
         except ParseFailed as error:
             raise Misconfigured(f"{error} No page of {job} is fetched here.") from error
-        worker = Worker(
-            context,
-            project.state.frontier,
-            project.records,
-            concurrency=settings.crawl.concurrency,
-            lease_duration=settings.lease.duration,
-            drain_within=settings.crawl.drain,
-            lanes=lanes_of(serves, routing.routes, routing.ladder),
-            quarantine=project.quarantine,
-            max_deliveries=context.max_deliveries,
-            is_over=partial(is_over, project.state.jobs, job),
-            look=look,
-            journey=journey,
-        )
         try:
-            yield worker
+            yield worker_of(project, context, serves=serves, look=look, journey=journey)
         finally:
             await _leave(context, spider, job)
+
+
+def worker_of(
+    project: Project,
+    context: JobContext,
+    *,
+    serves: frozenset[str] | None,
+    look: timedelta,
+    journey: MakeJourney | None = None,
+    pages: int | None = None,
+    is_taken: Callable[[], Awaitable[bool]] | None = None,
+) -> Worker:
+    """The worker of the job of that context; see `open_worker`, and `Worker` for `pages` and `is_taken`."""
+    settings, routing = project.settings, routing_of(project.settings)
+    return Worker(
+        context,
+        project.state.frontier,
+        project.records,
+        concurrency=settings.crawl.concurrency,
+        lease_duration=settings.lease.duration,
+        drain_within=settings.crawl.drain,
+        lanes=lanes_of(serves, routing.routes, routing.ladder),
+        quarantine=project.quarantine,
+        max_deliveries=context.max_deliveries,
+        is_over=partial(is_over, project.state.jobs, context.job),
+        look=look,
+        journey=journey,
+        pages=pages,
+        is_taken=is_taken,
+    )
+
+
+def beside_context(project: Project, context: JobContext, job: Job, scope: LinkScope, terms: JobTerms) -> JobContext:
+    """The context of one more job of the same spider under the same terms for sites, whose pages give no records. It
+    has its own links, budget and cookies, and shares all else."""
+    return msgspec.structs.replace(
+        context,
+        job=job.id,
+        begun_at=job.created_at,
+        max_deliveries=terms.max_deliveries,
+        admission=link_admission(project, context.spider, scope),
+        router=context.router.beside(budget_of(project, job.id)),
+    )
+
+
+def budget_of(project: Project, job: str) -> BudgetKeeper:
+    budgets_for = project.live.follow(lambda now: routing_of(now).budgets_for)
+    max_body = project.settings.fetch.max_body.bytes
+    return BudgetKeeper(project.state.budgets, job, budgets_for, project.clock, max_body=max_body)
+
+
+def link_admission(project: Project, spider: Spider, scope: LinkScope) -> Admission:
+    """Judges the links that the pages of one job give."""
+    return Admission(
+        scope,
+        project.rules,
+        remember_known=project.settings.crawl.dedup_window is None,
+        fetcher=spider.fetcher,
+        proxy_pool=spider.proxy_pool,
+        sessions=session_names(spider),
+    )
 
 
 async def _tally(project: Project, job: str) -> tuple[float, Mapping[str, int]]:
@@ -259,7 +305,7 @@ async def open_context(
     replays = transports is not None
     if not replays:
         check_installed(settings, routing, serves)
-    opening = transports or (shared.of(settings) if shared is not None else transports_of(settings, clock))
+    opening = transports or (shared.for_settings(settings) if shared is not None else transports_of(settings, clock))
     async with (
         listening(ones, events or NullSink(), clock) as listener,
         opening as opened,
@@ -277,13 +323,6 @@ async def open_context(
         await pools.prepare(named | ({spider.proxy_pool} if spider.proxy_pool is not None else set()))
         robots = robots_of(settings, project.state.robots, clock, project.robots_turns)
         own_pace = terms.politeness if terms is not None else politeness_of(settings, spider)
-        budget = BudgetKeeper(
-            project.state.budgets,
-            job,
-            live.follow(lambda now: routing_of(now).budgets_for),
-            clock,
-            max_body=settings.fetch.max_body.bytes,
-        )
         sessions = sessions_of(project, spider, job, listener, may_log_in=not replays)
         router = Router(
             terms_for=live.follow(lambda now: routing_of(now).terms_for),
@@ -291,7 +330,7 @@ async def open_context(
             transports=opened,
             proxies=pools,
             book=project.state.routes,
-            budget=budget,
+            budget=budget_of(project, job),
             clock=clock,
             serves=serves,
             sessions=sessions,
@@ -328,14 +367,7 @@ async def open_context(
             unleased_turns=unleased_turns,
             pipeline=pipeline_of(settings, spider, counted=counted, latest=latest_of(project.records, sink)),
             guard=await quality_guard_of(settings, spider, job, project.records),
-            admission=Admission(
-                scope,
-                project.rules,
-                remember_known=settings.crawl.dedup_window is None,
-                fetcher=spider.fetcher,
-                proxy_pool=spider.proxy_pool,
-                sessions=session_names(spider),
-            ),
+            admission=link_admission(project, spider, scope),
             sink=sink,
             records=project.records,
             durable=project.state.durable,
@@ -430,10 +462,11 @@ async def open_source_files(
 
 async def is_over(jobs: JobBook, job: str) -> bool:
     """Whether the job has ended or has no open page left. Raises BackendUnavailable."""
-    found = await jobs.job(job)
-    if found is None or found.state is not JobState.RUNNING:
+    known = (await jobs.counts_of([job])).get(job)
+    if known is None or (known[1] and not known[0].open):
         return True
-    return await jobs.is_sealed(job) and not (await jobs.counts(job)).open
+    found = await jobs.job(job)
+    return found is None or found.state is not JobState.RUNNING
 
 
 def seed_context(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from datetime import timedelta
 from typing import Protocol
 
@@ -96,6 +97,13 @@ class Router:
         self.sessions = sessions
         self._serves = serves
         self._jars: OrderedDict[tuple[str, str, str], CookieJar] = OrderedDict()
+
+    def beside(self, budget: BudgetKeeper) -> Router:
+        """The router of one more job: what was learned about sites is shared, cookies are not."""
+        other = copy(self)
+        other.budget = budget
+        other._jars = OrderedDict()
+        return other
 
     async def begin(self, task: Task) -> PageRoute:
         """Plan the route of a task. Raises Misconfigured if no route fits, BackendUnavailable."""

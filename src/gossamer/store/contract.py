@@ -209,8 +209,8 @@ class SiteCounts(msgspec.Struct, frozen=True, kw_only=True):
 class PageLog(Protocol):
     """The attempts at each page, and its raw copies."""
 
-    async def attempts(self, fingerprint: bytes) -> list[Attempt]:
-        """The audit log of a URL, oldest first."""
+    async def attempts(self, fingerprint: bytes, job: str | None = None) -> list[Attempt]:
+        """The audit log of a URL, oldest first; with a `job`, the attempts of that job."""
 
     async def attempt_log(self, query: AttemptQuery, *, limit: int, before: str | None = None) -> AttemptPage:
         """The attempts at all URLs, newest first. `before` is `next` of the previous page. Raises Misconfigured for an
@@ -220,8 +220,8 @@ class PageLog(Protocol):
         """What a job that worked from `since` to `until` did at each site, those with the most requests first. Counts
         the newest attempts and records up to a fixed number: one job must not read the whole log."""
 
-    async def visits(self, fingerprint: bytes) -> list[PageFacts]:
-        """Every archived visit of a URL, oldest first."""
+    async def visits(self, fingerprint: bytes, job: str | None = None) -> list[PageFacts]:
+        """Every archived visit of a URL, oldest first; with a `job`, the visits of that job."""
 
     def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
         """Stream archived visits, of each page the newest per spider that matches, in flat memory."""

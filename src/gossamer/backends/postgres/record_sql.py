@@ -76,7 +76,7 @@ class PostgresSql:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def rows(self, sql: str, *values: Any) -> list[Row]:
+    async def rows(self, sql: str, *values: Any, quick: bool = False) -> list[Row]:
         return _rows(await self._database.rows(sql, *map(_bound, values)))
 
     async def look_up(self, sql: str, *values: Any) -> list[Row]:

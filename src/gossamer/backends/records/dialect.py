@@ -87,8 +87,8 @@ class SqlDatabase(Protocol):
 
     dialect: Dialect
 
-    async def rows(self, sql: str, *values: Any) -> list[Row]:
-        """Read in one statement."""
+    async def rows(self, sql: str, *values: Any, quick: bool = False) -> list[Row]:
+        """Read in one statement; a `quick` one finds a few rows by their identity."""
 
     async def look_up(self, sql: str, *values: Any) -> list[Row]:
         """As `rows`, for few rows of tables that may be huge: indexes are used, whatever the statistics say."""

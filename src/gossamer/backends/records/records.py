@@ -44,8 +44,11 @@ def _of_page(table: str, columns: Sequence[str], order: str) -> str:
     wanted = ", ".join(f"t.{column}" for column in columns)
     return (
         f"SELECT fingerprint, {wanted} FROM @pages AS pages JOIN @{table} AS t ON t.page = pages.number "  # noqa: S608
-        f"WHERE fingerprint = $1 ORDER BY t.{order}"
+        f"WHERE fingerprint = $1{{0}} ORDER BY t.{order}"
     )
+
+
+_OF_JOB = " AND t.job = $2"
 
 
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
@@ -166,8 +169,14 @@ class SqlRecords(SqlHistory, ABC):
         """The tables were emptied: known shapes must be stored again."""
         self._known_schemas.clear()
 
-    async def attempts(self, fingerprint: bytes) -> list[Attempt]:
-        return [struct_of(Attempt, KNOWN_ATTEMPT, row) for row in await self.sql.rows(_LIST_ATTEMPTS, fingerprint)]
+    async def attempts(self, fingerprint: bytes, job: str | None = None) -> list[Attempt]:
+        rows = await self._of_page(_LIST_ATTEMPTS, fingerprint, job)
+        return [struct_of(Attempt, KNOWN_ATTEMPT, row) for row in rows]
+
+    async def _of_page(self, sql: str, fingerprint: bytes, job: str | None) -> list[Row]:
+        if job is None:
+            return await self.sql.rows(sql.format(""), fingerprint)
+        return await self.sql.rows(sql.format(_OF_JOB), fingerprint, job, quick=True)
 
     async def site_counts(self, job: str, since: float, until: float, limit: int) -> list[SiteCounts]:
         rows = await self.sql.rows(_SITE_ATTEMPTS, job, since, until, limit)
@@ -180,8 +189,9 @@ class SqlRecords(SqlHistory, ABC):
             for site, pages, dead, missing, mended, good, bad, received, credits in rows
         ]  # fmt: skip
 
-    async def visits(self, fingerprint: bytes) -> list[PageFacts]:
-        return [struct_of(PageFacts, _KNOWN_VISIT, row) for row in await self.sql.rows(_LIST_VISITS, fingerprint)]
+    async def visits(self, fingerprint: bytes, job: str | None = None) -> list[PageFacts]:
+        rows = await self._of_page(_LIST_VISITS, fingerprint, job)
+        return [struct_of(PageFacts, _KNOWN_VISIT, row) for row in rows]
 
     async def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
         failures = list(query.failures) if query.failures is not None else None

@@ -31,6 +31,7 @@ from ...model.job import (
     summed_stats,
 )
 from ...model.outcome import JobOutcome
+from ...model.task import Candidate
 from ..cleanup import BackgroundCleanup
 from .cleanup import JobCleanup
 from .connection import Server
@@ -117,7 +118,9 @@ class RedisJobs:
             keys.book(name) for name in ("book", "jobs", "running", "dropping", "named", "forgetting", "listed")
         )  # for lua/jobs.lua
 
-    async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
+    async def open_job(
+        self, name: str, terms: JobTerms, *, fresh: bool, seeds: Sequence[Candidate] = ()
+    ) -> tuple[Job, bool]:
         answer: list[Any] = []
         while not answer:
             known = await self._running(name)
@@ -136,9 +139,19 @@ class RedisJobs:
         row = read_job(text)
         # Also for a job that was found: the process that opened it may have died before all shards knew.
         await self.remind_shards(row.id)
+        if seeds and not found:
+            await self._enter(row, seeds)
         if replaced:
             await self.cleanup.finish()
         return row.job(), bool(found)
+
+    async def _enter(self, row: StoredJob, seeds: Sequence[Candidate]) -> None:
+        """Enter all seeds of a new job, and seal it."""
+        from .admission import KnownJob, ShardAdmission  # here: it asks for the jobs of this file
+
+        known = KnownJob(id=row.id, number=row.number, terms=row.admission())
+        await ShardAdmission(self.server, self.keys, self).offer(known, seeds, parent=None, refuse_when_full=True)
+        await self.seal_seeds(row.id)
 
     async def seal_seeds(self, job: str, start: str = "") -> None:
         row = await self.row(job)

@@ -20,9 +20,11 @@ from ...errors import Permanent
 from ...frontier.contract import SeedFindings
 from ...model.job import COUNTERS, Job, JobCounts, JobState, JobTerms, number_of, outcome_text, slug, stopped_terms
 from ...model.outcome import JobOutcome
+from ...model.task import Candidate
 from ..cleanup import BackgroundCleanup
 from .cleanup import CANCELLED, REPLACED, clear_some, drop_first, forget, remaining
 from .connection import Database
+from .queue_rows import JobRow, QueueRows, SharedRows
 
 QUICK = 100  # jobs read at once, or their counts
 MOST_NUMBER = 2**63 - 1
@@ -40,12 +42,19 @@ class SqliteJobs:
         self.cleanup = BackgroundCleanup(self._clear_some, self._look, clock.monotonic)
         self._left: tuple[int, int] | None = None
         self._running = 0  # jobs, when they were last read
+        self._rows = QueueRows()
+        database.on_rollback.append(self._rows.forget)
 
-    async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
+    async def open_job(
+        self, name: str, terms: JobTerms, *, fresh: bool, seeds: Sequence[Candidate] = ()
+    ) -> tuple[Job, bool]:
         def write(connection: sqlite3.Connection) -> tuple[Job, bool]:
             row = None if fresh else _unfinished(connection, name)
             if row is None:
-                return begin_job(connection, name, terms, self._clock.now()), False
+                job = begin_job(connection, name, terms, self._clock.now())
+                if seeds:
+                    self._enter(connection, job, terms, seeds)
+                return job, False
             renewed = terms.resumed(msgspec.json.decode(row[5], type=JobTerms))
             text = msgspec.json.encode(renewed).decode()
             connection.execute("UPDATE jobs SET terms = ? WHERE id = ?", (text, row[0]))
@@ -55,6 +64,13 @@ class SqliteJobs:
         if fresh:
             await self.cleanup.finish()
         return opened
+
+    def _enter(self, connection: sqlite3.Connection, job: Job, terms: JobTerms, seeds: Sequence[Candidate]) -> None:
+        """Enter all seeds of a new job, and seal it."""
+        shared, row = SharedRows(), JobRow(number_of(job.id), job.id, terms, "")
+        self._rows.admit(connection, row, seeds, found_on=None, now=job.created_at, shared=shared)
+        shared.write(connection)
+        connection.execute("UPDATE jobs SET sealed = 1 WHERE number = ?", (row.number,))
 
     async def seal_seeds(self, job: str, start: str = "") -> None:
         sql = "UPDATE jobs SET sealed = 1, start = iif(start = '', ?, start) WHERE id = ?"
@@ -270,7 +286,7 @@ def _give_up(connection: sqlite3.Connection, job: str, ending: str, now: float) 
     return True
 
 
-@lru_cache(maxsize=64)  # the few jobs at work are read many times a second
+@lru_cache(maxsize=1024)  # the jobs at work are read many times a second
 def _job(row: Row) -> Job:
     job_id, name, state, created_at, finished_at, text, ending, paused, outcome, start = row
     return Job.under(

@@ -109,9 +109,9 @@ class SqliteSql:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def rows(self, sql: str, *values: Any) -> list[Row]:
+    async def rows(self, sql: str, *values: Any, quick: bool = False) -> list[Row]:
         statement, wanted = sqlite_spelling(sql), [sqlite_value(value) for value in values]
-        return await self._database.read(lambda connection: connection.execute(statement, wanted).fetchall())
+        return await self._database.read(lambda c: c.execute(statement, wanted).fetchall(), quick=quick)
 
     look_up = rows
 

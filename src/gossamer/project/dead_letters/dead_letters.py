@@ -367,7 +367,7 @@ async def _letters(project: Project, target: str, job: str | None = None) -> lis
 
 async def _detail(project: Project, letter: DeadLetter) -> DeadLetterDetail:
     fingerprint = project.rules.fingerprint(letter.url)
-    attempts = [one for one in await project.records.attempts(fingerprint) if one.job == letter.job]
+    attempts = await project.records.attempts(fingerprint, letter.job)
     copies = [
         visit.archive_ref
         for visit in await project.records.visits(fingerprint)

@@ -20,12 +20,14 @@ from uuid import uuid4
 import msgspec
 
 from ...crawl.heartbeat import MISSING_AFTER
+from ...crawl.page_request import archive_long_bodies
+from ...crawl.seeding import admission_of
 from ...errors import AddressRefused, GossamerError, InvalidUrl, Misconfigured
 from ...fetch.addresses import AddressGuard
 from ...model.job import PAGES, RAW_PAGES, Job, JobState, JobTerms
 from ...model.payload import MAX_QUEUED_BODY
 from ...model.route import BROWSER, Render
-from ...model.task import Request, fault_of
+from ...model.task import Candidate, Request, fault_of
 from ...model.url import authority_of, host_of, parse_url, site_of
 from ...parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
 from ...parse.discovery import is_file_ref
@@ -36,7 +38,7 @@ from ...schedule.authority import sealed_terms
 from ...schedule.sources import PagesSource, WantedPage, source_of
 from ...schedule.spider_loader import Spiders
 from ...settings import Settings
-from ...terms import coverage_of, job_terms, routing_of, tightened
+from ...terms import coverage_of, job_terms, link_scope, routing_of, tightened
 from ..access.idempotency import KEPT
 from ..access.keys import Caller
 from ..open import Project
@@ -139,7 +141,20 @@ async def _begin_pages(
         coverage=coverage_of(maker, source.decode()),
         priority=priority,
     )
-    return await open_owned(project, caller, called, terms)
+    # Of a spider of the project, a worker reads the seeds: the spider's code and settings are there.
+    seeds = await _seeds_of(project, maker, terms, pages) if name is None else ()
+    return await open_owned(project, caller, called, terms, seeds)
+
+
+async def _seeds_of(
+    project: Project, maker: Spider, terms: JobTerms, pages: Sequence[WantedPage]
+) -> Sequence[Candidate]:
+    """The pages as seeds of their job; none if the bound of its queue is so low that they must enter by and by."""
+    if terms.max_queued is not None and len(pages) > terms.max_queued:
+        return ()
+    admission = admission_of(project.rules, maker, link_scope(project.settings, None, terms.depth), named=True)
+    judged = admission.judge([page.request for page in pages])
+    return await archive_long_bodies(judged.candidates, project.archive, project.clock)
 
 
 async def checked_page(
@@ -199,7 +214,9 @@ def crawl_limit(settings: Settings, wanted: int | None) -> int | None:
     return min((one for one in (wanted, settings.server.crawl_limit) if one is not None), default=None)
 
 
-async def open_owned(project: Project, caller: Caller, name: str, terms: JobTerms) -> Job:
+async def open_owned(
+    project: Project, caller: Caller, name: str, terms: JobTerms, seeds: Sequence[Candidate] = ()
+) -> Job:
     """Open the job, if the key may have one more. Raises TooMuchAtOnce."""
     most = caller.open_jobs or project.settings.server.open_jobs
     own = [job for job in await project.state.jobs.running_jobs() if job.owner == caller.id]
@@ -208,7 +225,7 @@ async def open_owned(project: Project, caller: Caller, name: str, terms: JobTerm
             f"Your key has {len(own):,} jobs open, and may have {most:,}. Wait for one to end, or cancel one."
         )
     sealed = sealed_terms(project.settings, name, terms)
-    job, _ = await project.state.jobs.open_job(name, sealed, fresh=False)
+    job, _ = await project.state.jobs.open_job(name, sealed, fresh=False, seeds=seeds)
     return job
 
 

@@ -142,8 +142,11 @@ async def close_letters(project: Project, job: Job) -> int:
     """Close dead letters of earlier jobs of the same name whose pages this job has fetched; return how many."""
     queue, closed, looked = project.state.queue, 0, 0
     changed: list[str] = []
-    for before in await project.state.history.newest_jobs(job.name, EARLIER_LETTERS):
-        if before.created_at >= job.created_at or not (await project.state.jobs.counts(before.id)).dead:
+    newest = await project.state.history.newest_jobs(job.name, EARLIER_LETTERS)
+    earlier = [one for one in newest if one.created_at < job.created_at]
+    counts = await project.state.jobs.counts_of([one.id for one in earlier]) if earlier else {}
+    for before in earlier:
+        if before.id not in counts or not counts[before.id][0].dead:
             continue
         async for letter in queue.letters(DeadFilter(job=before.id)):
             stories = await queue.story(letter.site, letter.fingerprint)
@@ -179,6 +182,8 @@ async def end_job(
     if gone is not None:
         events.emit(gone)
     events.emit(JobEnded(at=project.clock.now(), job=job.id, ending=ending, outcome=words, records=did))
+    if job.takes_single_pages:
+        return True
     try:
         await note_run(project, job.id)
     except Transient as error:  # the next run does it

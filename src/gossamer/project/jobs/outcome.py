@@ -132,7 +132,7 @@ async def _facts(
         cut=tuple(reasons_of(counts.drops, Outcome.INCOMPLETE)),
         guessed=tuple(reasons_of(counts.drops, Outcome.WARNINGS)),
         stopped=job.stopped,
-        failure=await why_nothing_came(project, job.id) if ending == "done" else "",
+        failure=await why_nothing_came(project, job.id, counts) if ending == "done" else "",
         gives_records=not records and await _gives_records(project, job, spider),
         expected=terms.expected,
         last=last,
@@ -161,13 +161,14 @@ async def _gives_records(project: Project, job: Job, spider: Spider | None) -> b
 async def leaves_outputs_alone(project: Project, job: str) -> bool:
     """Whether no page of the job could be used, so that the outputs of the last one stay as they are. What errbacks
     gave, and callbacks before they failed, are records of pages that could not."""
-    return not await project.records.count(RecordQuery(job=job)) and bool(await why_nothing_came(project, job))
+    if await project.records.count(RecordQuery(job=job)):
+        return False
+    return bool(await why_nothing_came(project, job, await project.state.jobs.counts(job)))
 
 
-async def why_nothing_came(project: Project, job: str) -> str:
+async def why_nothing_came(project: Project, job: str, counts: JobCounts) -> str:
     """One line on why no page of the job could be fetched; empty if one could (redirects do not count), or if none was
     due."""
-    counts = await project.state.jobs.counts(job)
     if counts.pages or counts.done + counts.unchanged > FEW:
         return ""
     elsewhere = refused = purged = ""

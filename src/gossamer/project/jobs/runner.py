@@ -9,13 +9,14 @@ process that runs the job again goes on where this one stopped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from ...backends.worker_names import numbered_name
+from ...crawl.context import JobContext
 from ...crawl.job_run import run_job
 from ...crawl.parse_page import Describe
 from ...crawl.seed_context import SOURCE_PAUSES
@@ -25,17 +26,25 @@ from ...errors import Misconfigured, Transient
 from ...fetch.open_route import Transports
 from ...model.events import EventSink
 from ...model.healing import FILE
-from ...model.job import Job
+from ...model.job import RAW_PAGES, Job, JobCounts, JobTerms
 from ...parse.spider import Spider
 from ...recipe.spider import RecipeSpider
 from ...settings import Settings
 from ...store.sink import Sink
-from ...terms import scope_of
+from ...terms import minimum_quality, scope_of
 from ..open import Project, open_beside
 from ..reparse.archive_job import entering, terms_of
 from ..spiders.rules import in_use, rules_of
-from ..transports import SharedTransports
-from ..wiring import forget_outdated, is_over, open_worker, seed_context
+from ..transports import Shared, SharedTransports
+from ..wiring import (
+    beside_context,
+    forget_outdated,
+    is_over,
+    open_context,
+    open_worker,
+    seed_context,
+    worker_of,
+)
 from ..workers.spools import Storing
 from .end import close_drained
 
@@ -45,6 +54,8 @@ if TYPE_CHECKING:
 RULES_LOOK = timedelta(seconds=10)  # between two looks at the healed rules of a recipe at work
 OUTDATED_LOOK = timedelta(hours=1)  # between two times that outdated budgets and sessions are deleted
 READERS, READERS_EACH = 2, 1  # child processes that read large pages of keys; of them for one key
+
+MOST_BESIDE = 1000  # jobs that share a context: it remembers a little of each
 
 Opened = Callable[[Worker], None]
 
@@ -78,6 +89,9 @@ class JobRunner:
         self._source_pauses = source_pauses
         self._replay = replay
         self._shared = SharedTransports(project.clock)
+        self._contexts: Shared[tuple[Project, JobContext]] = Shared(project.clock)
+        self._beside = 0  # jobs that have shared a context
+        self._waiting: dict[Worker, None] = {}  # their workers, in order
         self._workers = 0  # opened so far
         self._forgot_at = float("-inf")
         self._children: PageChildren | None = None  # read large pages of keys
@@ -88,6 +102,7 @@ class JobRunner:
 
     async def __aexit__(self, *exc: object) -> None:
         try:
+            await self._contexts.__aexit__(*exc)
             if self._children is not None:
                 await self._children.__aexit__(*exc)
         finally:
@@ -106,43 +121,107 @@ class JobRunner:
         """Work on a job until nothing is left: True. False if its worker, which `opened` is given, was drained or stood
         down before that. None if it `yields` and another worker has all of its pages: then nothing was opened. Raises
         GossamerErrors, and whatever the start of the spider raises."""
-        self._workers += 1
-        name = numbered_name(self._project.worker, self._workers)
-        claimed = False
-        if yields and (found := (await self._project.state.jobs.counts_of([job.id])).get(job.id)):
-            counts, sealed = found
+        now = self._project.clock.monotonic()
+        if now - self._forgot_at >= OUTDATED_LOOK.total_seconds():  # not for each of many short jobs
+            await forget_outdated(self._project)
+            self._forgot_at = now
+        jobs, claimed = self._project.state.jobs, False
+        counts, sealed = (await jobs.counts_of([job.id])).get(job.id, (JobCounts(), False))
+        pages = counts.queued + counts.waiting if sealed else 0
+        name = "" if pages and _shares_all(job, spider, settings) else self._new_name()
+        if yields and not pages:
             claimed = not sealed and await self._project.state.seeds.claim(job.id, name, SEEDS_LEASE)
-            if not claimed and not (sealed and counts.queued + counts.waiting):
+            if not claimed:
                 return None
         try:
-            return await self._work_as(name, job, spider, settings, opened, draining, claimed=claimed)
+            if not name:
+                over = await self._work_beside(job, spider, settings, opened, pages, yields=yields)
+                if over is None:
+                    return None
+            else:
+                spider = await in_use(self._project, spider)
+                with open_beside(self._project, settings=settings, worker=name) as project:
+                    over = await is_over(jobs, job.id)  # true also for a job whose results wait to be stored
+                    over = over or await self._work(project, job, spider, opened, claimed=claimed)
         except BaseException:
             if claimed:
                 with suppress(Transient):  # then its lease expires
                     await self._project.state.seeds.release(job.id, name)
             raise
+        return over or (draining.is_set() and await is_over(jobs, job.id))  # drained after all was done
 
-    async def _work_as(
-        self,
-        name: str,
-        job: Job,
-        spider: Spider,
-        settings: Settings,
-        opened: Opened,
-        draining: asyncio.Event,
-        *,
-        claimed: bool,
-    ) -> bool:
-        spider = await in_use(self._project, spider)
-        now = self._project.clock.monotonic()
-        if now - self._forgot_at >= OUTDATED_LOOK.total_seconds():  # not for each of many short jobs
-            await forget_outdated(self._project)
-            self._forgot_at = now
-        with open_beside(self._project, settings=settings, worker=name) as project:
-            jobs = project.state.jobs
-            over = await is_over(jobs, job.id)  # true also for a job whose results wait to be stored
-            over = over or await self._work(project, job, spider, opened, claimed=claimed)
-            return over or (draining.is_set() and await is_over(jobs, job.id))  # drained after all was done
+    def _new_name(self) -> str:
+        self._workers += 1
+        return numbered_name(self._project.worker, self._workers)
+
+    async def _work_beside(
+        self, job: Job, spider: Spider, settings: Settings, opened: Opened, pages: int, *, yields: bool
+    ) -> bool | None:
+        """Work on a job of single pages that are in its queue, in the context of others of its kind. None if it
+        `yields` and another worker has all of them."""
+        jobs, taken = self._project.state.jobs, False
+
+        async def is_taken() -> bool:
+            nonlocal taken
+            counts = await jobs.counts(job.id)
+            taken = not counts.queued + counts.waiting
+            return taken
+
+        terms = await jobs.terms(job.id)
+        self._beside += 1
+        alike = (settings, terms.politeness, self._beside // MOST_BESIDE)
+        async with self._contexts.of(alike, partial(self._open_context, job, spider, settings, terms)) as opening:
+            project, shared = opening
+            sites = set[str]()
+            scope = scope_of(settings, job, spider, sites)
+            context = beside_context(project, shared, job, scope, terms)
+            worker = worker_of(
+                project,
+                context,
+                serves=self._serves,
+                look=self._look,
+                pages=pages,
+                is_taken=is_taken if yields else None,
+            )
+            if yields:
+                worker.stays = partial(opened, worker)
+            else:
+                opened(worker)
+            self._waiting[worker] = None
+            worker.on_settling(self._wake_one)
+            try:
+                seeding = seed_context(project, source_pauses=self._source_pauses, on_the_net=self._replay is None)
+                over = await run_job(seeding, context.spider, job, worker, scope, sites, self._events)
+            finally:
+                del self._waiting[worker]
+            return None if taken else over
+
+    def _wake_one(self) -> None:
+        """A page is done, and its site may have room for the next one: leased in the commit that settles this one."""
+        for worker in self._waiting:
+            if worker.idle:
+                worker.look_again()
+                self._waiting[worker] = self._waiting.pop(worker)  # the next page wakes another one
+                return
+
+    @asynccontextmanager
+    async def _open_context(
+        self, job: Job, spider: Spider, settings: Settings, terms: JobTerms
+    ) -> AsyncIterator[tuple[Project, JobContext]]:
+        with open_beside(self._project, settings=settings, worker=self._new_name()) as project:
+            async with open_context(
+                project,
+                spider,
+                job.id,
+                scope_of(settings, job, spider, set()),
+                self._sink,
+                self._events,
+                terms=terms,
+                serves=self._serves,
+                transports=self._replay,
+                shared=self._shared,
+            ) as context:
+                yield project, context
 
     async def close(self, job: Job, spider: Spider, settings: Settings) -> Storing | None:
         """End a job with nothing left, unless it has ended elsewhere. Results of it that still have to be stored are
@@ -214,6 +293,14 @@ class JobRunner:
         if self._children is None:  # pages in flight bound its line
             self._children = page_children.PageChildren(READERS, READERS_EACH, refuses=False)
         return page_children.describer_of(self._children, job, spider, settings)
+
+
+def _shares_all(job: Job, spider: Spider, settings: Settings) -> bool:
+    """Whether a job needs little of its own in its process: its pages give no records, no code of the user sees them,
+    and it has no windows, no pace and no quality guard."""
+    if job.spider_name != RAW_PAGES or job.windows or job.politeness.rate is not None:
+        return False
+    return not settings.extensions and minimum_quality(settings, spider) is None
 
 
 async def _heed_rules(project: Project, spider: RecipeSpider, worker: Worker) -> None:

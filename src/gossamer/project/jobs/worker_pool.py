@@ -123,10 +123,12 @@ class WorkerPool:
         self._respites: dict[str, Respite] = {}
         self._draining = asyncio.Event()
         self._changed = asyncio.Event()
+        self._must_look = False  # else what has changed matters only if another job was begun meanwhile
 
     def drain(self) -> None:
         """Start nothing more; `run` returns when every worker has drained."""
         self._draining.set()
+        self._must_look = True
         for slot in self._slots.values():
             if slot.worker is not None:
                 slot.worker.drain()
@@ -173,6 +175,7 @@ class WorkerPool:
     async def _look(self) -> bool:
         """Start the jobs that can be started. True if there is no reason to stay."""
         self._changed.clear()
+        self._must_look = False
         if self._waiting and self._project.clock.monotonic() - self._asked_at < self._terms.look.total_seconds():
             self._fill()  # a slot is free, and the next job is known
             return False
@@ -327,6 +330,8 @@ class WorkerPool:
     def _ended(self, job: Job) -> None:
         del self._tasks[job.id], self._slots[job.id]
         self._share_out()
+        if self._waiting or job.id in self._respites or self._until_idle or self._to_the_end:
+            self._must_look = True
         self._changed.set()
 
     # -- one job -----------------------------------------------------------------------------------------------
@@ -457,7 +462,9 @@ class WorkerPool:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(max(glance.total_seconds(), took * AT_REST), left)):
                     await self._changed.wait()
-                    return
+                    if self._must_look:
+                        return
+                    self._changed.clear()
             began = clock.monotonic()
             with suppress(Transient):  # the next look decides
                 if await self._project.state.jobs.newest_number() != self._newest:

@@ -59,6 +59,7 @@ from .page_children import PageChild, PageChildren
 PLAIN = FetchOptions()  # a plain GET
 SOONEST, LOOK = timedelta(milliseconds=5), timedelta(milliseconds=100)  # between two checks which jobs still run
 PATIENCE = 0.2  # of the time that the newest client has waited is the pause before the next check
+EARLY, LATEST = 0.7, timedelta(milliseconds=20)  # of the time that pages usually take is the pause before the first one
 AT_REST = 10  # times as long as a check took is the pause after it, at least
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
@@ -155,8 +156,7 @@ class PageReader:
     """Waits for results and reads them. Open inside `async with`: it owns the child processes that read pages, and a
     task that polls for all waiting clients.
 
-    However many clients wait, one query serves all of them: soon after a client began to wait, since most pages take
-    no longer than a site's answer, then ten times a second.
+    However many clients wait, one query serves all of them: a little before most pages come, then ten times a second.
     """
 
     def __init__(self, project: Project) -> None:
@@ -164,6 +164,7 @@ class PageReader:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}  # by job
         self._wanted = asyncio.Event()
         self._newest_wait = 0.0  # when the newest client began to wait
+        self._usual = 0.0  # seconds that pages have taken of late
         self._children = PageChildren()
         self.extraction = Extraction(project.clock, self._children)
         self.model = LanguageModel(project.settings)
@@ -182,11 +183,13 @@ class PageReader:
         """Wait until the job has ended; False if `seconds` passed first. Raises BackendUnavailable."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(job, []).append(ended)
-        self._newest_wait = self._project.clock.monotonic()
+        self._newest_wait = began = self._project.clock.monotonic()
         self._wanted.set()
         try:
             async with asyncio.timeout(seconds):
                 await ended
+            took = self._project.clock.monotonic() - began
+            self._usual = min(took, self._usual + (took - self._usual) / 10)  # a slow page delays no quick one for long
         except TimeoutError:
             return False
         finally:
@@ -199,8 +202,13 @@ class PageReader:
 
     async def _look(self) -> None:
         clock = self._project.clock
+        checked = 0.0  # how long the last check took
         while True:
             await self._wanted.wait()
+            waited = clock.monotonic() - self._newest_wait
+            first = min(EARLY * self._usual, LATEST.total_seconds()) - waited
+            soon = max(SOONEST.total_seconds(), first, PATIENCE * waited)
+            await clock.sleep(max(min(soon, LOOK.total_seconds()), AT_REST * checked))
             began = clock.monotonic()
             waiting = list(self._waiting)  # before the query: jobs added meanwhile are included in the next look
             try:
@@ -211,9 +219,7 @@ class PageReader:
                 self._tell([job for job in waiting if job not in running], None)
             if not self._waiting:
                 self._wanted.clear()
-            now = clock.monotonic()
-            soon = max(SOONEST.total_seconds(), PATIENCE * (now - self._newest_wait))
-            await clock.sleep(max(min(soon, LOOK.total_seconds()), AT_REST * (now - began)))
+            checked = clock.monotonic() - began
 
     def _tell(self, jobs: list[str], error: GossamerError | None) -> None:
         for job in jobs:
@@ -322,7 +328,7 @@ class PageReader:
             if fate is None:
                 break
             url, fingerprint = fate.url, project.rules.fingerprint(fate.url, how)
-            here = [one for one in await project.records.attempts(fingerprint) if one.job == job.id]
+            here = await project.records.attempts(fingerprint, job.id)
             attempts += here
             if not is_redirect(fate.reason):
                 break
@@ -407,9 +413,10 @@ class PageReader:
     async def _snapshot(self, job: Job, fingerprint: bytes, *, earlier: bool) -> Snapshot:
         """The raw page that the job fetched; with `earlier`, otherwise the previous copy that the server confirmed by
         304."""
-        visits = [one for one in await self._project.records.visits(fingerprint) if one.archive_ref]
-        own: list[PageFacts] = [one for one in visits if one.job == job.id]
-        found = own or (visits if earlier else [])
+        records = self._project.records
+        found = [one for one in await records.visits(fingerprint, job.id) if one.archive_ref]
+        if not found and earlier:
+            found = [one for one in await records.visits(fingerprint) if one.archive_ref]
         if not found:
             raise Permanent("The raw page is not stored yet, or was pruned. Request the job again, or the page.")
         return await read_visit(self._project.archive, found[-1])

@@ -107,7 +107,7 @@ async def _pages(
         job = desk.jobs.get(letter.job)
         if letter.reason not in FAILED or job is None:
             continue
-        visits = [one for one in await project.records.visits(letter.fingerprint) if one.job == letter.job]
+        visits = await project.records.visits(letter.fingerprint, letter.job)
         if not visits or not visits[-1].archive_ref:
             await allow_sending(project, _only(letter))
             desk.revival.requeued += await project.state.queue.replay(_only(letter))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -200,8 +201,8 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
 
     Requests from the HTTP API reach no private address, except those that fetch.allow_hosts names.
     """
-    if job.owner and settings.fetch.allow_private:  # else the same settings: all that is derived from them stays known
-        settings = _with_fetch(settings, allow_private=False)
+    if job.owner and settings.fetch.allow_private:
+        settings = _for_keys(settings)
     if job.parses_again:
         terms_of(settings, job)
         return ReparseSpider(), settings
@@ -233,6 +234,20 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
 
 def _new_hosts(settings: Settings, urls: list[str]) -> list[str]:
     return [host for host in local_hosts(urls) if host not in settings.fetch.allow_hosts]
+
+
+_FOR_KEYS: deque[tuple[Settings, Settings]] = deque(maxlen=8)  # by identity: settings cannot be hashed
+
+
+def _for_keys(settings: Settings) -> Settings:
+    """The settings without private addresses: the same for each job, so that all that is derived from them stays
+    known."""
+    for known, guarded in tuple(_FOR_KEYS):
+        if known is settings:
+            return guarded
+    guarded = _with_fetch(settings, allow_private=False)
+    _FOR_KEYS.appendleft((settings, guarded))
+    return guarded
 
 
 def _with_fetch(settings: Settings, **changes: object) -> Settings:
