@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import types
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -199,6 +200,14 @@ async def test_values_that_do_not_fit_are_null_and_no_query_fails(record_store: 
     assert await rows(record_store, "SELECT a FROM odd WHERE _key = '1'") == [(None,)]
     await save(record_store, *({"a": value} for value in bad))
     assert len(await rows(record_store, "SELECT a FROM item")) == len(bad)
+
+
+async def test_the_largest_and_the_smallest_numbers_are_shown(record_store: Records) -> None:
+    numbers = [sys.float_info.max, -sys.float_info.max, sys.float_info.min, 5e-324, 0.0]
+    kind = item_type("Measure", {"value": float})
+    await save(record_store, *(kind(value=one) for one in numbers))
+    await view_of(record_store, "Measure")
+    assert [value for (value,) in await rows(record_store, "SELECT value FROM measure ORDER BY _key")] == numbers
 
 
 async def test_what_is_not_declared_gets_columns_from_what_was_seen(open_records: OpenRecords) -> None:

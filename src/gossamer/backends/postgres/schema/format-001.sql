@@ -292,7 +292,7 @@ CREATE FUNCTION item_int(value jsonb) RETURNS bigint LANGUAGE sql IMMUTABLE AS $
 
 CREATE FUNCTION item_float(value jsonb) RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN
-        CASE WHEN value::numeric = 0 OR abs(value::numeric) BETWEEN 4.94e-324 AND 1.797693134862315e308
+        CASE WHEN value::numeric = 0 OR abs(value::numeric) BETWEEN 4.94e-324 AND 1.7976931348623157e308
             THEN value::numeric::double precision END
     END $$;
 
