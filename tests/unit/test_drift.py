@@ -140,3 +140,11 @@ def test_dates_drift_when_day_and_month_are_exchanged_or_years_pass():
     assert today is not None
     assert today.sign == "constant"
     assert became("posted", said, [(day + timedelta(days=9)).isoformat() for day in days]) is None
+
+
+@pytest.mark.parametrize("huge", [10**400, 1e308, float("nan"), float("inf")])
+def test_numbers_of_any_size_are_compared(huge):
+    became("size", [1e-300 * (n + 1) for n in range(30)], [huge] * 15 + [n + 1.5 for n in range(15)])
+    tiny = [{"amount": f"{n + 1}e-300", "currency": "EUR"} for n in range(30)]
+    assert became("price", tiny, [{"amount": f"{n + 1}e306", "currency": "EUR"} for n in range(30)]) is not None
+    became("price", tiny, [{"amount": str(huge), "currency": "EUR"}] * 30)

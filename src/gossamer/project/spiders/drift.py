@@ -48,6 +48,7 @@ _ALIKE, _DIFFERENT, _KNOWN_BEFORE = (
 _FEW_KINDS = 5  # values of an enumeration, which may well be all the same for a while
 _UNIQUE, _REPEATED = 0.9, 0.4  # share of texts that differ, before and now
 _LONGER, _MOST = math.log(3), 0.6  # of a text; share of the texts
+_LARGEST = 700.0  # of a logarithm
 _YEAR, _SWAPPED = 365, 0.4  # days; share of the dates
 
 
@@ -125,15 +126,21 @@ def _shown(value: Any) -> str:
 def _price(value: Any) -> tuple[float, str] | None:
     if not isinstance(value, dict) or "amount" not in value:
         return None
-    try:
-        return float(value["amount"]), str(value.get("currency") or "")
-    except (TypeError, ValueError):
-        return None
+    amount = _finite(value["amount"])
+    return (amount, str(value.get("currency") or "")) if amount is not None else None
 
 
 def _number(value: Any) -> float | None:
     """A boolean is none: everything may be sold out."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return _finite(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _finite(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _day(value: Any) -> date | None:
@@ -248,7 +255,7 @@ def _constant(was: Sequence[Any], now: Sequence[Any]) -> Told:
 
 
 def _log_ratios(pairs: Sequence[Past]) -> list[float]:
-    return [math.log(one.now / one.before[-1]) for one in pairs if one.now > 0 and one.before[-1] > 0]
+    return [math.log(one.now) - math.log(one.before[-1]) for one in pairs if one.now > 0 and one.before[-1] > 0]
 
 
 def _logs(prices: Sequence[tuple[float, str]]) -> list[float]:
@@ -266,6 +273,7 @@ def _times(ratio: float, count: int) -> str:
 
 
 def _factor(ratio: float) -> str:
+    ratio = max(min(ratio, _LARGEST), -_LARGEST)
     return f"{math.exp(ratio):.3g} times" if ratio > 0 else f"1/{math.exp(-ratio):.3g} of"
 
 
