@@ -3,6 +3,10 @@
 The backend's clock decides when a lease ends. A process that was suspended or cut off does not notice, so it counts the
 time itself, from the moment at which it sent the request for the lease or its renewal. That moment lies before the
 backend's, so a process that keeps to it never works on a task that another worker may have.
+
+A lease owes a turn of its site until a request was written. The turn ends when the page is still out while the site's
+next turn comes: then other workers may have the site, and one more request of the same page takes another turn. Turns
+of a burst, and those of a job with its own rate, are owed until the lease ends.
 """
 
 from __future__ import annotations
@@ -14,13 +18,16 @@ from typing import TypeVar
 
 from ..clock import Backoff, Clock
 from ..errors import BackendUnavailable, LeaseLost
-from ..model.task import Lease
+from ..model.task import Lease, Pace
+from .pacer import SiteGate
 from .slots import Slot
 
 T = TypeVar("T")
+_NEVER = float("-inf")
 
 LAST_MOMENT = timedelta(seconds=1)  # margin before a lease ends; for a short lease, a sixth of it
 BACKOFF = Backoff(first=timedelta(milliseconds=100), longest=timedelta(seconds=2))
+SOONEST = timedelta(milliseconds=100)  # no turn ends earlier after its request: most pages are settled by then
 
 
 class HeldLease:
@@ -42,7 +49,12 @@ class HeldLease:
         self._last_moment = min(LAST_MOMENT.total_seconds(), self._duration / 6)
         self._until = asked_at + self._duration
         self.asked_at = asked_at
-        self.turn = float("-inf")  # monotonic; no request of it may leave earlier, see Pacer.enter
+        self.turn = _NEVER  # monotonic; no request of it may leave earlier, see Pacer.enter
+        self.turn_number = 1
+        self.turn_is_over = False  # from just before it is reported: then no request may leave without another turn
+        self._pace = lease.pace
+        self._gates: list[SiteGate] = []  # of requests that may still leave
+        self._left_at = _NEVER
         self.slot: Slot | None = None  # the slot of its journey
         self._fetch: asyncio.Task[object] | None = None
         self._on_failure = on_failure
@@ -65,6 +77,34 @@ class HeldLease:
         """
         if self.lost or self._clock.monotonic() >= self._until - self._last_moment:
             raise self._loss()
+
+    def watch(self, gate: SiteGate) -> None:
+        """This gate is for a request of the current turn."""
+        if self._pace is not None:
+            self._forget_old_gates()
+            self._gates.append(gate)
+
+    def end_turn(self) -> bool:
+        """End the turn if a request was written so long ago that the site's next turn comes, and none may follow.
+        True if the turn is over."""
+        pace = self._pace
+        if self.turn_is_over or pace is None or pace.burst > 1 or pace.gap:
+            return self.turn_is_over
+        self._forget_old_gates()
+        lasts = max(pace.interval, SOONEST.total_seconds())
+        self.turn_is_over = not self._gates and _NEVER < self._left_at <= self._clock.monotonic() - lasts
+        return self.turn_is_over
+
+    def begin_turn(self, number: int, pace: Pace | None, turn: float) -> None:
+        """The lease has another turn; `turn` is its moment (Pacer.next_turn)."""
+        self.turn_number, self.turn_is_over, self._pace, self._left_at = number, False, pace, _NEVER
+        self.turn = max(self.turn, turn)
+
+    def _forget_old_gates(self) -> None:
+        for gate in self._gates:
+            if not gate.may_leave:
+                self._left_at = max(self._left_at, gate.left_at)
+        self._gates = [gate for gate in self._gates if gate.may_leave]
 
     def __enter__(self) -> None:
         """Requests are made inside this block, which ends with LeaseLost as soon as the lease is lost.
