@@ -87,7 +87,8 @@ class Process:
         """Report the turns that are over; one whose report failed or got lost is never reported again."""
         while True:
             await self.clock.sleep(TURN_LOOK.total_seconds())
-            over = [one for one in self.held if (one, one.turn_number) not in self.reported and one.end_turn()]
+            now = self.clock.monotonic()
+            over = [one for one in self.held if (one, one.turn_number) not in self.reported and one.end_turn(now)]
             if over:
                 self.reported |= {(one, one.turn_number) for one in over}
                 turns = [LeftTurn(one.lease, one.turn_number, self.pacer.ahead(one.lease.task.site)) for one in over]

@@ -24,10 +24,10 @@ from .slots import Slot
 
 T = TypeVar("T")
 _NEVER = float("-inf")
+_SOONEST = 0.1  # seconds; no turn ends earlier after its request: most pages are settled by then
 
 LAST_MOMENT = timedelta(seconds=1)  # margin before a lease ends; for a short lease, a sixth of it
 BACKOFF = Backoff(first=timedelta(milliseconds=100), longest=timedelta(seconds=2))
-SOONEST = timedelta(milliseconds=100)  # no turn ends earlier after its request: most pages are settled by then
 
 
 class HeldLease:
@@ -84,15 +84,16 @@ class HeldLease:
             self._forget_old_gates()
             self._gates.append(gate)
 
-    def end_turn(self) -> bool:
-        """End the turn if a request was written so long ago that the site's next turn comes, and none may follow.
-        True if the turn is over."""
+    def end_turn(self, now: float) -> bool:
+        """End the turn if a request was written so long ago that the site's next turn comes, and no other is about to
+        leave. True if the turn is over. Called many times a second."""
         pace = self._pace
         if self.turn_is_over or pace is None or pace.burst > 1 or pace.gap:
             return self.turn_is_over
-        self._forget_old_gates()
-        lasts = max(pace.interval, SOONEST.total_seconds())
-        self.turn_is_over = not self._gates and _NEVER < self._left_at <= self._clock.monotonic() - lasts
+        before = now - max(pace.interval, _SOONEST)
+        if self.turn <= before:
+            self._forget_old_gates()
+            self.turn_is_over = not self._gates and _NEVER < self._left_at <= before
         return self.turn_is_over
 
     def begin_turn(self, number: int, pace: Pace | None, turn: float) -> None:

@@ -438,7 +438,8 @@ class Worker:
             if not any(held.lease.pace is not None for held in self._in_progress):
                 self._paced.clear()
             reported = {held: number for held, number in reported.items() if held in self._in_progress}
-            over = [held for held in self._in_progress if held.end_turn() and reported.get(held) != held.turn_number]
+            now = context.clock.monotonic()
+            over = [held for held in self._in_progress if held.end_turn(now) and reported.get(held) != held.turn_number]
             if not over:
                 continue
             turns = [LeftTurn(held.lease, held.turn_number, self._paced_ahead(held)) for held in over]
