@@ -31,7 +31,7 @@ class SiteNotes:
         self._site = held.lease.task.site
 
     async def keep_crawl_delay(self, asked: timedelta | None) -> None:
-        """Report a new crawl-delay before a request leaves. Raises TooEarly when another worker holds the site: workers
+        """Report a new crawl-delay before a request leaves. Raises TooEarly when another worker has the turn: workers
         whose leases are older than the delay take turns."""
         if not self._is_new(asked):
             return

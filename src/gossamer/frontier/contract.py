@@ -79,7 +79,7 @@ class SiteBook(Protocol):
         """The site asked for fewer requests: none for `rest`, then at least `interval` (a crawl-delay) between two.
 
         None keeps the known interval. This holds for all workers. A later call may raise the interval, or lower it down
-        to the one in the settings. With an interval the site is leased to one worker at a time from now on. Several
+        to the one in the settings. With an interval turns are owed to one worker at a time from now on. Several
         workers may hold leases from before: the first `worker` with a lease that calls this with its name holds the
         site. The others get False, and give their leases back without a request.
         """
@@ -93,7 +93,7 @@ class SiteBook(Protocol):
     async def too_often(self, site: str, *, rest: timedelta, worker: str = "") -> timedelta | None:
         """The site answered that requests come too often: none for `rest`. When it says so repeatedly, its pace is
         lowered for all workers and jobs, and rises again with time (learned_pace.py). Returns the learned interval,
-        None if there is none. With one, the site is leased to one worker at a time, as in `slow_down`.
+        None if there is none. With one, turns are owed to one worker at a time, as in `slow_down`.
         """
         ...
 

@@ -142,7 +142,7 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     rest_until: float
     asked_interval: float | None
     in_flight: int
-    holder: str = ""  # the worker that paces it now
+    holder: str = ""  # the worker that turns are owed to, if the site has a rate
     answered_at: float = 0.0  # when a page was settled last; 0: never
     away_since: float | None = None
     away_reason: str = ""
