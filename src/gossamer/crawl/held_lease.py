@@ -12,14 +12,16 @@ of a burst, and those of a job with its own rate, are owed until the lease ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from datetime import timedelta
 from typing import TypeVar
 
 from ..clock import Backoff, Clock
-from ..errors import BackendUnavailable, LeaseLost
+from ..errors import BackendUnavailable, GossamerError, LeaseLost
+from ..frontier.contract import RENEWAL, Frontier, LeftTurn
+from ..frontier.politeness import TURN_LOOK
 from ..model.task import Lease, Pace
-from .pacer import SiteGate
+from .pacer import Pacer, SiteGate
 from .slots import Slot
 
 T = TypeVar("T")
@@ -148,3 +150,39 @@ class HeldLease:
         return LeaseLost(
             f"The lease on {self.lease.task.url} was lost before its page came; another worker will fetch it."
         )
+
+
+class TurnReports:
+    """Reports those of `leases`, a set that changes, whose turns are over: other workers may have the sites then.
+    `wanted` is set when a lease of a site with a rate joins them. `failed` gets what went wrong, in words."""
+
+    def __init__(
+        self, frontier: Frontier, pacer: Pacer, clock: Clock, leases: Set[HeldLease], failed: Callable[[str], None]
+    ) -> None:
+        self._frontier = frontier
+        self._pacer = pacer
+        self._clock = clock
+        self._leases = leases
+        self._failed = failed
+        self._reported: dict[HeldLease, int] = {}  # the number of the turn
+        self.wanted = asyncio.Event()
+
+    async def run(self) -> None:
+        while True:
+            await self.wanted.wait()
+            await self._clock.sleep(TURN_LOOK.total_seconds())
+            if not any(held.lease.pace is not None for held in self._leases):
+                self.wanted.clear()
+            self._reported = {held: number for held, number in self._reported.items() if held in self._leases}
+            now = self._clock.monotonic()
+            over = [one for one in self._leases if one.end_turn(now) and self._reported.get(one) != one.turn_number]
+            if not over:
+                continue
+            turns = [LeftTurn(one.lease, one.turn_number, self._pacer.ahead(one.lease.task.site)) for one in over]
+            try:
+                await self._frontier.left(turns)
+            except Exception as error:  # whatever the error, other pages need their reports
+                self._failed(str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}")
+                await self._clock.sleep(RENEWAL.total_seconds())
+            else:
+                self._reported |= {held: turn.number for held, turn in zip(over, turns, strict=True)}

@@ -22,8 +22,7 @@ from functools import partial
 from typing import Protocol
 
 from ..errors import BackendUnavailable, GossamerError, LeaseLost, Misconfigured, Transient
-from ..frontier.contract import RENEWAL, Frontier, LeaseBatch, LeftTurn
-from ..frontier.politeness import TURN_LOOK
+from ..frontier.contract import RENEWAL, Frontier, LeaseBatch
 from ..model import events
 from ..model.record import PageFacts
 from ..model.task import Lease, Task
@@ -31,7 +30,7 @@ from ..store.contract import RecordStore
 from .context import JobContext
 from .file_journey import FileJourney
 from .heartbeat import clock_is_wrong
-from .held_lease import BACKOFF, HeldLease
+from .held_lease import HeldLease, TurnReports
 from .journey import Journey
 from .outages import Outages
 from .quarantine import FEW, Quarantine, chosen
@@ -99,7 +98,9 @@ class Worker:
         self._careful = False  # suspects were met: the next lease asks for only a few tasks
         self._in_progress: set[HeldLease] = set()
         self._journeys: set[asyncio.Task[None]] = set()
-        self._paced = asyncio.Event()  # some page in progress belongs to a site with a rate
+        self._turns = TurnReports(
+            frontier, context.pacer, context.clock, self._in_progress, lambda words: self._emit_trouble("turns", words)
+        )
         self._draining = asyncio.Event()
         self._leaving = False  # `stand_down` was called
         self._began_at: float | None = None
@@ -164,7 +165,7 @@ class Worker:
     async def run(self) -> bool:
         """Work. True if the job has nothing left to do, False if drained early. Raises Transient, Misconfigured."""
         renewing = asyncio.create_task(self._renew(), name="renew leases")
-        reporting = asyncio.create_task(self._report_turns(), name="report turns")
+        reporting = asyncio.create_task(self._turns.run(), name="report turns")
         self._began_at = self._context.clock.monotonic()
         try:
             drained = await self._work()
@@ -263,7 +264,7 @@ class Worker:
         slot = held.slot = self._slots.take(task.site)
         held.turn = context.pacer.enter(held.lease)
         if held.lease.pace is not None:
-            self._paced.set()
+            self._turns.wanted.set()
         making = asyncio.create_task(self._run_journey(journey, held), name=task.url)
         self._journeys.add(making)
         making.add_done_callback(partial(self._journey_ended, held, slot))
@@ -428,28 +429,6 @@ class Worker:
                     held.lose()
                 else:
                     held.prolong(asked_at)
-
-    async def _report_turns(self) -> None:
-        """Report pages that are still out when the next turn of their site comes: others may have the site then."""
-        context, reported = self._context, dict[HeldLease, int]()  # the turn of each lease that was reported last
-        while True:
-            await self._paced.wait()
-            await context.clock.sleep(TURN_LOOK.total_seconds())
-            if not any(held.lease.pace is not None for held in self._in_progress):
-                self._paced.clear()
-            reported = {held: number for held, number in reported.items() if held in self._in_progress}
-            now = context.clock.monotonic()
-            over = [held for held in self._in_progress if held.end_turn(now) and reported.get(held) != held.turn_number]
-            if not over:
-                continue
-            turns = [LeftTurn(held.lease, held.turn_number, self._paced_ahead(held)) for held in over]
-            try:
-                await self._frontier.left(turns)
-            except Exception as error:  # whatever the error, other pages need their reports
-                self._emit_trouble("turns", _words(error))
-                await context.clock.sleep(BACKOFF.longest.total_seconds())
-            else:
-                reported.update((turn_of, turn.number) for turn_of, turn in zip(over, turns, strict=True))
 
     async def _wait_until_drained(self) -> None:
         """After standing down: wait until no page is in progress, or the worker is told to drain after all."""
