@@ -370,6 +370,14 @@ local function free_slot(row, next_at)
     wake_parked(row.site)
 end
 
+-- Take a lease away from a worker that may live: the site is left alone for the time that a pacer holds a request.
+local function take_away(row)
+    local PACER_DELAY = 5  -- seconds, as in sqlite/cleanup.py
+    local site = site_of(row.site)
+    if site.holder ~= '' then site.rest_until = math.max(site.rest_until, now + PACER_DELAY) end
+    free_slot(row, after_a_loss(site))
+end
+
 -- queues: one for each site and lane of the job ------------------------------------------------------------------
 -- `taken` is counted in the site's queue without a lane. `refused` (a byte at the end, when it is 1): a worker has
 -- asked for the queue in vain since it was last served. `own_next`, `own_interval`, `own_holder` (after that byte, in the
