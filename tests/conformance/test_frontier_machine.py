@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from gossamer.errors import FrontierFull, LeaseLost
-from gossamer.frontier.contract import DeadFilter
+from gossamer.frontier.contract import DeadFilter, LeftTurn
 from gossamer.frontier.politeness import HEAD_START, TURN, SiteTerms
 from gossamer.model.task import NO_ROOM, DropReason, UrlState
 from tests.conformance.frontiers import LEASE, Backends, adds_up, candidate
@@ -53,6 +53,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.lanes: dict[str, str] = {}
         self.due: dict[str, float] = {}
         self.held: dict[str, object] = {}
+        self.turns: dict[str, tuple[str, int, bool]] = {}  # of a lease: its worker, the number, whether it is owed
         self.stale: list[object] = []
         self.deliveries: dict[str, int] = {}
         self.attempts: dict[str, int] = {}
@@ -130,8 +131,8 @@ class FrontierMachine(RuleBasedStateMachine):
             self.deliveries[task.url] += 1
             assert lease.delivery == self.deliveries[task.url]
             self.states[task.url] = UrlState.LEASED
+            self.take_turn(task.url, worker, 1)
             self.held[task.url] = lease
-            self.grants[task.site].append(self.now())
         self.check_politeness()
         assert not batch.drained
         queued = [url for url, state in self.states.items() if state is UrlState.QUEUED]
@@ -141,6 +142,37 @@ class FrontierMachine(RuleBasedStateMachine):
             # Nothing to be had although something is queued: some limit must say why, or a lane that gives way.
             kept_waiting = {url.split("/")[2] for url in queued if url not in mine}
             assert all(self.limited(url, kept_waiting) for url in mine)
+
+    def take_turn(self, url, worker, number):
+        site = url.split("/")[2]
+        at_site = [self.turns[one] for one in self.held if one.split("/")[2] == site and one in self.turns]
+        owed_to = {owing for owing, _, owed in at_site if owed}
+        assert TERMS[site].interval is None or owed_to <= {worker}
+        self.turns[url] = worker, number, True
+        self.grants[site].append(self.now())
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), late=st.booleans())
+    def leave(self, data, late):
+        """Its request has left; a `late` report is about a turn before."""
+        url, lease = self.pick(data)
+        worker, number, owed = self.turns[url]
+        self.do(self.lab.frontier.left([LeftTurn(lease, number - late)]))
+        if lease.expires_at > self.now():
+            self.turns[url] = worker, number, owed and late
+
+    @precondition(lambda self: any(not owed for _, _, owed in self.turns.values()))
+    @rule(data=st.data())
+    def ask_for_another_turn(self, data):
+        url = data.draw(st.sampled_from(sorted(url for url, (_, _, owed) in self.turns.items() if not owed)))
+        lease, (worker, number, _) = self.held.get(url), self.turns[url]
+        if lease is None or lease.expires_at <= self.now():
+            return
+        turn = self.do(self.lab.frontier.next_turn(lease, number + 1))
+        if turn.wait is None:
+            assert self.rest_until.get(lease.task.site, 0) <= self.now()
+            self.take_turn(url, worker, number + 1)
+            self.check_politeness()
 
     def limited(self, url, kept_waiting):
         site = url.split("/")[2]

@@ -20,7 +20,8 @@ from gossamer.crawl.held_lease import HeldLease
 from gossamer.crawl.pacer import Pacer, TooEarly, with_margin
 from gossamer.crawl.unleased_turn import AnnouncedGate, Announcement, take_turn
 from gossamer.errors import LeaseLost
-from gossamer.frontier.politeness import SiteTerms
+from gossamer.frontier.contract import LeftTurn
+from gossamer.frontier.politeness import TURN_LOOK, SiteTerms
 from gossamer.model.task import UrlState
 from tests.conformance.frontiers import candidate
 
@@ -29,6 +30,8 @@ INTERVAL = 0.1
 SITES = tuple(f"{name}.test" for name in "abcde")
 PAGES = 150
 SLOTS = 6
+USUAL = (*[0.01] * 12, *[0.05] * 6, 2.0)  # seconds until a page is there
+SLOW = (0.01, 0.3, 0.3, 0.7, 2.0)  # most take longer than the interval
 
 
 class Process:
@@ -42,7 +45,8 @@ class Process:
         self.running.set()
         self.calls = 0  # to the queue, whose answers are on their way
         self.held: set[HeldLease] = set()
-        self.tasks = {asyncio.create_task(self.lease()), asyncio.create_task(self.renew())}
+        self.reported: set[tuple[HeldLease, int]] = set()
+        self.tasks = {asyncio.create_task(one()) for one in (self.lease, self.renew, self.report)}
 
     async def call(self, verb, *terms, **more):
         """A call to the queue. A stopped process sends nothing, and reads no answer; a busy one reads it late."""
@@ -79,20 +83,28 @@ class Process:
             for one in held:
                 one.lose() if one.lease in lost else one.prolong(asked_at)
 
+    async def report(self) -> None:
+        """Report the turns that are over; one whose report failed or got lost is never reported again."""
+        while True:
+            await self.clock.sleep(TURN_LOOK.total_seconds())
+            now = self.clock.monotonic()
+            over = [one for one in self.held if (one, one.turn_number) not in self.reported and one.end_turn(now)]
+            if over:
+                self.reported |= {(one, one.turn_number) for one in over}
+                turns = [LeftTurn(one.lease, one.turn_number, self.pacer.ahead(one.lease.task.site)) for one in over]
+                await self.clock.sleep(self.world.chance.choice((0.0, 0.0, 0.0, 0.2)))  # the report lies about
+                await self.call("left", turns)
+                self.world.reports += len(over)
+
     async def take(self, held: HeldLease) -> None:
         site, chance = held.lease.task.site, self.world.chance
         try:
             with held:
                 await self.clock.sleep(chance.choice((0.0, 0.0, 0.0, 0.03)))
-                gate = self.pacer.gate(site, None, held.check, not_before=held.turn)
-                try:
-                    await self.clock.sleep(chance.choice((0.0, 0.0, 0.0, 0.03, 0.3)))  # to connect
-                    await gate.enter()
-                    self.world.sent[site].append(self.world.lab.clock.now())
-                    gate.left()
-                    await self.clock.sleep(chance.choice((*[0.01] * 12, *[0.05] * 6, 2.0)))  # for the answer
-                finally:
-                    gate.close()
+                await self.request(held)
+                while chance.random() < self.world.repeats:  # a redirect, a login, another route
+                    await self.clock.sleep(chance.choice((0.0, 0.0, 0.1, 0.4)))
+                    await self.request(held)
                 if chance.random() < 0.02:
                     self.pacer.rest(site, timedelta(seconds=0.5))
                     await self.call("slow_down", site, interval=None, rest=timedelta(seconds=0.5), worker=self.name)
@@ -105,6 +117,28 @@ class Process:
         finally:
             self.held.discard(held)
             self.pacer.leave(held.lease)
+
+    async def request(self, held: HeldLease) -> None:
+        """As a journey makes one of the requests of its page."""
+        site, chance = held.lease.task.site, self.world.chance
+        while held.turn_is_over:
+            number = held.turn_number + 1
+            turn = await self.call("next_turn", held.lease, number)
+            if turn.wait is not None:
+                await self.clock.sleep(turn.wait.total_seconds())
+                continue
+            self.world.further += 1
+            held.begin_turn(number, turn.pace, self.pacer.next_turn(site, turn.pace))
+        gate = self.pacer.gate(site, None, held.check, not_before=held.turn)
+        held.watch(gate)
+        try:
+            await self.clock.sleep(chance.choice((0.0, 0.0, 0.0, 0.03, 0.3)))  # to connect
+            await gate.enter()
+            self.world.sent[site].append(self.world.lab.clock.now())
+            gate.left()
+            await self.clock.sleep(chance.choice(self.world.answers))
+        finally:
+            gate.close()
 
     async def die(self) -> None:
         for task in self.tasks:
@@ -170,8 +204,10 @@ class Asked:
 class World:
     """The queue, the processes, and the time."""
 
-    def __init__(self, lab, job: str, chance: random.Random) -> None:
+    def __init__(self, lab, job: str, chance: random.Random, answers: Sequence[float], repeats: float) -> None:
         self.lab, self.job, self.chance = lab, job, chance
+        self.answers, self.repeats = answers, repeats
+        self.reports = self.further = 0  # turns that were reported, and further ones of a page
         self.sent: dict[str, list[float]] = {site: [] for site in SITES}
         self.named = 0
         self.crew: list[Process] = []
@@ -217,14 +253,17 @@ class World:
         self.join()
 
 
-async def play(lab, seed: int, blows: int, *, read: Sequence[str] = ()) -> World:
-    """Three workers of one job, what goes wrong with them by chance, and readers of sources at some of their sites."""
+async def play(
+    lab, seed: int, blows: int, *, read: Sequence[str] = (), answers: Sequence[float] = USUAL, repeats: float = 0.02
+) -> World:
+    """Three workers of one job, what goes wrong with them by chance, and readers of sources at some of their sites.
+    `answers` are how long pages take, and `repeats` is how likely a page needs one more request."""
     chance = random.Random(seed)
     for site in SITES:
         lab.terms[site] = SiteTerms(interval=timedelta(seconds=INTERVAL), burst=1, concurrency=3)
     job = (await lab.job(max_deliveries=1000, max_urls_per_pattern=None)).id
     await lab.frontier.add(job, [candidate(f"https://{site}/{n}") for site in SITES for n in range(PAGES)])
-    world = World(lab, job, chance)
+    world = World(lab, job, chance, answers, repeats)
     for _ in range(3):
         world.join()
     world.readers = [Reader(world, site) for site in read]
@@ -258,6 +297,17 @@ async def test_no_request_is_early_whatever_happens_to_the_workers(tmp_path, bac
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "valkey"])
+async def test_no_request_is_early_at_sites_that_several_workers_have_because_their_pages_are_slow(
+    tmp_path, backends, backend
+):
+    async with backends.open(backend, tmp_path, LEASE) as lab:
+        world = await play(lab, seed=11, blows=2, answers=SLOW, repeats=0.3)
+        assert world.reports
+        assert world.further
+        assert short_gaps(world) == []
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "valkey"])
 async def test_files_of_a_source_keep_their_distance_from_pages_that_are_slow_to_leave(tmp_path, backends, backend):
     async with backends.open(backend, tmp_path, LEASE) as lab:
         world = await play(lab, seed=7, blows=1, read=SITES[:2])
@@ -273,3 +323,14 @@ async def test_no_request_is_early_in_ten_stories(tmp_path, backends, backend):
         folder.mkdir()
         async with backends.open(backend, folder, LEASE) as lab:
             assert short_gaps(await play(lab, seed, blows=4, read=SITES[: seed % 3])) == [], seed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["sqlite", "valkey"])
+async def test_no_request_is_early_in_ten_stories_of_slow_pages(tmp_path, backends, backend):
+    for seed in range(200, 210):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        async with backends.open(backend, folder, LEASE) as lab:
+            story = await play(lab, seed, blows=4, read=SITES[: seed % 3], answers=SLOW, repeats=0.3)
+            assert short_gaps(story) == [], seed

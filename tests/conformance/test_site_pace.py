@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from gossamer.crawl.pacer import MAX_HOLD
 from gossamer.frontier.politeness import HEAD_START, SiteTerms
 from gossamer.model.task import UrlState
 from tests.conformance.frontiers import Backends, candidate
@@ -86,3 +87,27 @@ async def test_a_request_without_a_lease_learns_which_pages_are_still_in_hand(la
     assert (await lab.frontier.lease(job, "w2", 1)).leases == ()
     lab.clock.advance(0.2)
     assert len((await lab.frontier.lease(job, "w2", 1)).leases) == 1
+
+
+@pytest.mark.parametrize("how", ["erase", "cancel"])
+async def test_a_page_that_is_taken_from_a_living_worker_leaves_time_for_the_request_that_its_pacer_holds(lab, how):
+    # given a worker that was granted a page long ago, and may be about to send its request
+    lab.terms["a.test"] = SiteTerms(interval=timedelta(seconds=0.5), concurrency=4)
+    job = await with_pages(lab)
+    other = (await lab.job("other")).id
+    await lab.frontier.add(other, [candidate("https://a.test/other")])
+    (lease,) = (await lab.frontier.lease(job, "w1", 1)).leases
+    lab.clock.advance(10)
+
+    # when the page is taken away
+    if how == "erase":
+        assert await lab.erasure.erase_urls([("a.test", lease.task.fingerprint)]) == 1
+    else:
+        assert await lab.control.cancel_job(job)
+        await lab.history.clear_all()
+
+    # then nobody gets the site before that request is out
+    lab.clock.advance(MAX_HOLD.total_seconds() - 0.1)
+    assert (await lab.frontier.lease(other, "w2", 1)).leases == ()
+    lab.clock.advance(0.7)
+    assert len((await lab.frontier.lease(other, "w2", 1)).leases) == 1

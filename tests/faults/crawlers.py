@@ -54,11 +54,11 @@ class Project:
         if authority is not None:
             self._environment["SSL_CERT_FILE"] = str(authority)
 
-    def start(self, *flags: str) -> subprocess.Popen[bytes]:
+    def start(self, *flags: str, spider: str = "park", **environment: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "gossamer", "crawl", "park", "--quiet", *flags],
+            [sys.executable, "-m", "gossamer", "crawl", spider, "--quiet", *flags],
             cwd=self.folder,
-            env=self._environment,
+            env=self._environment | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )

@@ -67,13 +67,15 @@ class Row:
     drops: bool = False
     kills: bool = False
     stops: bool = False
+    answer_ms: int = 0  # at least so long takes every answer: longer than the interval, and workers share a site
     interval: float = 0.5  # seconds
     weight: float = 1.0  # share of the gaps that are asked for: a browser shows few pages a second
 
     @property
     def is_fast(self) -> bool:
         """Nothing but the pace holds this crawl up."""
-        return self.processes == 1 and not (self.slow and self.tls) and not (self.drops or self.kills or self.stops)
+        is_quick = not (self.slow and self.tls) and not self.answer_ms
+        return self.processes == 1 and is_quick and not (self.drops or self.kills or self.stops)
 
 
 ROWS = (
@@ -99,6 +101,27 @@ ROWS = (
     Row("https, 16, stopped", processes=16, stops=True),
     Row("https, 16, Valkey, stopped", processes=16, valkey=True, stops=True),
     Row("https, 16, Valkey, all of it", processes=16, valkey=True, drops=True, kills=True, stops=True),
+    Row(
+        "http, slow pages, 4, all of it",
+        tls=False,
+        answer_ms=700,
+        processes=4,
+        drops=True,
+        kills=True,
+        stops=True,
+        interval=0.25,
+    ),
+    Row(
+        "http, slow pages, 4, Valkey, all of it",
+        tls=False,
+        answer_ms=700,
+        processes=4,
+        valkey=True,
+        drops=True,
+        kills=True,
+        stops=True,
+        interval=0.25,
+    ),
 )
 
 
@@ -129,6 +152,7 @@ def measure(row: Row, folder: Path, gaps: int, chance: random.Random) -> Paced:
     plan["robots"] = "User-agent: *\nDisallow:"
     plan["drop_every"] = 20 if row.drops else None
     plan["drop_new"] = row.route == "browser"  # which shows each page on connections of its own
+    plan["latency_ms"] = row.answer_ms
     if row.tls and row.slow:
         # Several connections to each site, and a new one now and then.
         plan |= {"handshake_ms": SLOW_HANDSHAKE, "latency_ms": 700, "close_every": 5}

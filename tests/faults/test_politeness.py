@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
@@ -51,6 +52,43 @@ def test_two_processes_and_a_restart_never_exceed_the_rate(tmp_path):
             assert min(gaps(hits)) >= INTERVAL - LATE, (host, min(gaps(hits)))
         assert project.records().keys() == site.truth().keys()
         project.assert_sound()
+
+
+SLOW = """
+import os
+from gossamer import Page, Spider
+
+class Slow(Spider):
+    start_urls = [os.environ["SLOW_URL"]]
+    handle_statuses = (404,)
+
+    def parse(self, page: Page):
+        return None
+"""
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "valkey"])
+def test_one_slow_page_holds_up_no_other_job_and_worker_of_its_site(tmp_path, backend):
+    # given a page that is answered only when all pages of another job were asked for
+    with ExitStack() as stack:
+        plan = {"pages": 9, "robots": "User-agent: *\nDisallow:", "held": "/slow/0", "held_until": 10}
+        site = stack.enter_context(park(**plan))
+        settings = '[politeness]\nrate = "2/s"\nburst = 1\nconcurrency = 4'
+        if backend == "valkey":
+            settings = f'project = "slow"\nstate = "{stack.enter_context(running_valkey()).address()}"\n{settings}'
+        project = Project(tmp_path, site.seeds(), settings)
+        (tmp_path / "spiders" / "slow.py").write_text(SLOW)
+        slow = project.start(spider="slow", SLOW_URL=site.url(path="/slow/0"))
+        poll_until(lambda: site.hits(path="/slow/0") or slow.poll() is not None)
+
+        # when the other job's worker comes, then it gets the site, at its pace
+        project.finish()
+
+        wait_for(slow)
+        hits = site.hits(robots=True)
+        assert sorted(hit.path for hit in hits if hit.path != "/robots.txt")[-1] == "/slow/0"
+        assert len(site.hits()) == 10
+        assert min(gaps(hits)) >= INTERVAL - LATE
 
 
 def test_new_sites_with_slow_handshakes_see_no_two_requests_closer_than_the_rate(tmp_path):

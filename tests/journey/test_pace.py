@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from gossamer import Page, Spider
+from gossamer.backends.sqlite.frontier import SqliteFrontier
 from gossamer.model.record import Attempt
+from gossamer.model.task import Request
 from gossamer.model.url import fingerprint
 from gossamer.project.open import Project
 from gossamer.settings.tables import PolitenessTable
@@ -87,6 +89,65 @@ async def test_what_the_server_dropped_is_asked_for_again_in_its_turn_and_stands
         assert Counter(one.url for one in attempts) == Counter(ground.url(hit.host, hit.path) for hit in hits)
         broken = [(one.url, one.outcome) for one in attempts if one.reason == "dropped-connection"]
         assert Counter(broken) == Counter((ground.url(hit.host, hit.path), "released") for hit in dropped)
+
+
+class Guarded:
+    """Asks for a digest login, but not before the worker has reported that its request has left; `calls` are in the
+    order in which they came."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.reported = asyncio.Event()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            path, body, status = head.split(b" ")[1].decode(), b"<p>There is a page here.</p>" * 40, "200 OK"
+            if path == "/robots.txt":
+                status = "404 Not Found"
+            elif b"authorization: digest" in head.lower():
+                self.calls.append("logged in")
+            else:
+                self.calls.append("asked")
+                await self.reported.wait()
+                status = '401 Unauthorized\r\nWWW-Authenticate: Digest realm="r", nonce="n", qop="auth"'
+            writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+
+
+async def test_a_slow_page_takes_another_turn_for_another_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a page whose first answer comes after its turn was reported
+    site, left, next_turn = Guarded(), SqliteFrontier.left, SqliteFrontier.next_turn
+
+    async def leave(self: SqliteFrontier, turns: Any) -> None:
+        await left(self, turns)
+        site.calls.append("reported")
+        site.reported.set()
+
+    async def take(self: SqliteFrontier, lease: Any, number: int) -> Any:
+        turn = await next_turn(self, lease, number)
+        site.calls.append(f"turn {number}" if turn.wait is None else "wait")
+        return turn
+
+    monkeypatch.setattr(SqliteFrontier, "left", leave)
+    monkeypatch.setattr(SqliteFrontier, "next_turn", take)
+    async with await asyncio.start_server(site.answer, "127.0.0.1") as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+
+        class Visitor(Spider):
+            def start(self) -> Iterator[Request]:
+                yield Request(url=url, auth=("ann", "secret"))
+
+            def parse(self, page: Page) -> None:
+                site.calls.append("parsed")
+
+        options = {"politeness__rate": "5/s", "politeness__burst": 1, "fetch__allow_private": True}
+        after = await crawled(Visitor(), settings_for(tmp_path, **options))
+
+    # then its second request waited for a turn of its own
+    assert after.report.counts.done == 1
+    seen = [call for call in site.calls if call != "wait"]
+    assert seen == ["asked", "reported", "turn 2", "logged in", "parsed"]
 
 
 async def test_a_scheduled_job_reads_its_sitemap_and_its_pages_at_the_usual_rate(tmp_path: Path) -> None:

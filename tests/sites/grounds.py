@@ -28,6 +28,8 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms: int = 0
     pages_of: dict[str, int] = {}  # host -> its own number of pages
     latency_ms_of: dict[str, int] = {}  # host -> its own latency
+    held: str = ""  # the answer to this path waits until the park was asked for `held_until` pages
+    held_until: int = 0
     robots: str | None = None  # None: robots.txt gives 404
     crawl_delay: float | None = None  # seconds; adds such a line to robots.txt
     crawl_delay_of: dict[str, float] = {}  # host -> its own crawl-delay

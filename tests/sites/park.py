@@ -22,6 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from email.utils import formatdate
+from functools import partial
 
 import msgspec
 import uvloop
@@ -47,9 +48,12 @@ class Ledger:
         )  # host -> when pages were given, of the last second
         self.connections = 0
         self.on_standing = 0  # requests on connections that had served before
+        self.pages = 0  # that it was asked for, of all hosts
+        self.held: list[Callable[[], None]] = []  # answers that wait for more of these
 
     def write(self, **entry: object) -> None:
         os.write(self._fd, msgspec.json.encode(entry) + b"\n")
+        self.pages += entry["path"] != "/robots.txt"
 
 
 class Visit:
@@ -131,6 +135,12 @@ class Visit:
             lines.append(f"Content-Length: {len(body)}")
         response = "\r\n".join((*lines, "", "")).encode() + (b"" if head_only else body)
         latency = self._grounds.latency(host)
+        if self._ledger.pages >= self._grounds.held_until:
+            while self._ledger.held:
+                self._ledger.held.pop()()
+        elif path == self._grounds.held:
+            self._ledger.held.append(partial(self._send, response))
+            return
         if latency:
             asyncio.get_running_loop().call_later(latency, self._send, response)
         else:

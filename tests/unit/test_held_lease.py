@@ -9,8 +9,9 @@ import pytest
 
 from gossamer.clock import VirtualClock
 from gossamer.crawl.held_lease import HeldLease
+from gossamer.crawl.pacer import Pacer, SiteGate
 from gossamer.errors import BackendUnavailable, LeaseLost
-from gossamer.model.task import Lease, Task
+from gossamer.model.task import Lease, Pace, Task
 from tests.patience import until
 
 TASK = Task(
@@ -22,6 +23,89 @@ TASK = Task(
 def held(clock: VirtualClock, duration: timedelta = timedelta(seconds=60)) -> HeldLease:
     lease = Lease(task=TASK, token=1, delivery=1, expires_at=duration.total_seconds())
     return HeldLease(lease, clock, duration, clock.monotonic())
+
+
+def paced(clock: VirtualClock, pacer: Pacer, pace: Pace) -> HeldLease:
+    lease = Lease(task=TASK, token=1, delivery=1, expires_at=60.0, pace=pace)
+    one = HeldLease(lease, clock, timedelta(seconds=60), clock.monotonic())
+    one.turn = pacer.enter(lease)
+    return one
+
+
+def requested(pacer: Pacer, one: HeldLease) -> SiteGate:
+    gate = pacer.gate(TASK.site, None, one.check, not_before=one.turn)
+    one.watch(gate)
+    return gate
+
+
+async def test_a_turn_ends_an_interval_after_the_request_of_a_page_that_is_still_out() -> None:
+    clock = VirtualClock()
+    pacer = Pacer(clock)
+    one = paced(clock, pacer, Pace(2.0, 1, 2.0))
+    clock.advance(10)
+    assert not one.end_turn(clock.monotonic())  # nothing was sent yet
+
+    gate = requested(pacer, one)
+    clock.advance(10)
+    assert not one.end_turn(clock.monotonic())  # it makes its connection
+    await gate.enter()
+    clock.advance(10)
+    assert not one.end_turn(clock.monotonic())  # it is about to be written, or was
+    gate.left()
+    clock.advance(1.9)
+    assert not one.end_turn(clock.monotonic())
+    clock.advance(0.2)
+    assert one.end_turn(clock.monotonic())
+    assert one.turn_is_over
+
+
+async def test_a_turn_does_not_end_while_another_request_of_the_page_is_about_to_leave() -> None:
+    clock = VirtualClock()
+    pacer = Pacer(clock)
+    one = paced(clock, pacer, Pace(2.0, 1, 2.0))
+    first = requested(pacer, one)
+    await first.enter()
+    first.left()
+    first.close()
+    again = requested(pacer, one)
+    clock.advance(10)
+    assert not one.end_turn(clock.monotonic())
+
+    again.close()  # it was given up
+    assert one.end_turn(clock.monotonic())
+
+
+async def test_another_turn_is_over_when_its_own_request_has_left() -> None:
+    clock = VirtualClock()
+    pacer = Pacer(clock)
+    one = paced(clock, pacer, Pace(2.0, 1, 2.0))
+    first = requested(pacer, one)
+    await first.enter()
+    first.left()
+    clock.advance(3)
+    assert one.end_turn(clock.monotonic())
+
+    one.begin_turn(2, Pace(2.0, 1, 2.0), pacer.next_turn(TASK.site, Pace(2.0, 1, 2.0)))
+    clock.advance(9)
+    assert not one.end_turn(clock.monotonic())
+    second = requested(pacer, one)
+    await second.enter()
+    second.left()
+    clock.advance(3)
+    assert one.end_turn(clock.monotonic())
+
+
+@pytest.mark.parametrize("pace", [Pace(2.0, 3, 2.0), Pace(2.0, 1, 2.0, 1.5)], ids=["burst", "own rate"])
+async def test_the_turn_of_a_burst_or_of_a_jobs_own_rate_lasts_as_long_as_the_lease(pace: Pace) -> None:
+    clock = VirtualClock()
+    pacer = Pacer(clock)
+    one = paced(clock, pacer, pace)
+    gate = requested(pacer, one)
+    await gate.enter()
+    gate.left()
+    clock.advance(30)
+
+    assert not one.end_turn(clock.monotonic())
 
 
 class Away:

@@ -1,9 +1,8 @@
 """The turns of docs/adr/0107 as a small model, with every order of events tried: two workers, one paced site, whole
-seconds. Nothing here is in the code yet; each rule that is left out is shown to be needed.
+seconds. Each rule that is left out is shown to be needed.
 
-A worker may do nothing for ever, which is how it dies; its reports arrive at any later moment, twice or
-never; an answer takes
-as long as it likes. Times are relative to now, so the moments are finitely many, however long the story.
+A worker may do nothing for ever, which is how it dies; its reports arrive at any later moment, twice or never; an
+answer takes as long as it likes. Times are relative to now, so the moments are finitely many, however long the story.
 """
 
 from __future__ import annotations

@@ -239,7 +239,12 @@ class Journey:
         if elsewhere is not None and elsewhere != self._task.site:
             return await self._context.unleased_turns.gate(elsewhere, self._held.check)
         await self._site.keep_crawl_delay(asked)
-        return self._context.pacer.gate(self._task.site, asked, self._held.check, not_before=self._held.turn)
+        held = self._held
+        while held.turn_is_over:
+            await self._site.take_turn()
+        gate = self._context.pacer.gate(self._task.site, asked, held.check, not_before=held.turn)
+        held.watch(gate)  # without a pause since the look: the turn may end at any other moment
+        return gate
 
     # -- 2. judge ------------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """Spaces the requests of this process, site by site, at the moment they leave.
 
 A lease reserves a place in the site's token bucket, but between the grant and the wire lie a busy event loop, a DNS
-lookup and a handshake. So the worker that holds leases of a site counts its requests itself, with the same bucket
-arithmetic, when they are written, and reports at settling how far ahead of the bucket it is. Requests without a lease
-(robots.txt, a hop after a cookie, a repeat) are counted here as well.
+lookup and a handshake. So the worker to which turns of a site are owed counts its requests itself, with the same bucket
+arithmetic, when they are written, and reports with the end of a turn, or of its lease, how far ahead of the bucket it
+is. Further requests of a page (robots.txt, a hop after a cookie, a repeat) are counted here as well.
 
 How it works: each request has a gate, which its transport enters once it is connected. A site with an interval lets
 one request through at a time: the next gets its turn when the one before has left or failed, and its earliest start is
@@ -26,7 +26,7 @@ from ..clock import Clock
 from ..errors import Transient
 from ..frontier.contract import AddressBook
 from ..frontier.politeness import after_start, earliest_start
-from ..model.task import Lease
+from ..model.task import Lease, Pace
 
 MAX_HOLD = timedelta(seconds=5)  # a longer wait is spent in the queue, not in a worker's slot
 MARGIN = 0.005  # share of an interval added to it: requests that leave on time may arrive a little closer together
@@ -155,7 +155,7 @@ class SiteGate:
 
     __slots__ = (
         "_addresses", "_check", "_clock", "_entered_at", "_expected", "_has_turn", "_max_hold", "_not_before", "_site",
-        "is_out",
+        "is_out", "left_at",
     )  # fmt: skip
 
     def __init__(
@@ -176,8 +176,14 @@ class SiteGate:
         self._entered_at: float | None = None
         self._has_turn = False
         self.is_out = False
+        self.left_at = _NEVER  # monotonic; when it was written last
         site.expected += 1
         self._expected = True
+
+    @property
+    def may_leave(self) -> bool:
+        """May the request still be written, or be on its way to the wire?"""
+        return self._expected or self._entered_at is not None
 
     async def enter(self, address: str = "") -> None:
         """Return when the request may be written. Raises TooEarly, and whatever the check of the lease raises."""
@@ -227,6 +233,7 @@ class SiteGate:
         at = max(entered_at, self._clock.monotonic() - ago)
         self._entered_at = None
         self.is_out = True
+        self.left_at = at
         site.last = max(site.last, at)
         if site.interval is not None:
             site.tat = max(site.tat + (at - entered_at if site.burst > 1 else 0.0), at + site.interval)
@@ -282,6 +289,13 @@ class Pacer:
                 # requests left less than an interval ago, no other worker's did, and our own count is more exact.
                 site.tat = now + pace.ahead - pace.interval
         site.leases += 1
+        return self._turn(site, pace)
+
+    def next_turn(self, name: str, pace: Pace | None) -> float:
+        """A lease has got another turn of the site. Return the moment of it, as `enter` does."""
+        return self._turn(self._site(name), pace)
+
+    def _turn(self, site: _SitePace, pace: Pace | None) -> float:
         if pace is None:
             site.free()
             return _NEVER

@@ -19,6 +19,7 @@ from .held_lease import HeldLease
 from .pacer import TooEarly
 
 SHORT_REST = timedelta(seconds=2)  # a rest this short is waited out in the journey's slot
+LONGEST_WAIT = timedelta(seconds=30)  # for another turn: a page that is given back begins anew
 
 
 class SiteNotes:
@@ -30,7 +31,7 @@ class SiteNotes:
         self._site = held.lease.task.site
 
     async def keep_crawl_delay(self, asked: timedelta | None) -> None:
-        """Report a new crawl-delay before a request leaves. Raises TooEarly when another worker holds the site: workers
+        """Report a new crawl-delay before a request leaves. Raises TooEarly when another worker has the turn: workers
         whose leases are older than the delay take turns."""
         if not self._is_new(asked):
             return
@@ -39,6 +40,20 @@ class SiteNotes:
             raise TooEarly(asked)
         if self._held.lease.pace is None:
             self._context.pacer.rest(self._site, asked)  # other workers may have fetched robots.txt just now
+
+    async def take_turn(self) -> None:
+        """The turn of the page is over, and it needs one more request: return when it has another turn. Raises TooEarly
+        if that takes longer than LONGEST_WAIT."""
+        context, held = self._context, self._held
+        number, deadline = held.turn_number + 1, context.clock.monotonic() + LONGEST_WAIT.total_seconds()
+        while True:
+            turn = await context.frontier.next_turn(held.lease, number)
+            if turn.wait is None:
+                break
+            if context.clock.monotonic() + turn.wait.total_seconds() > deadline:
+                raise TooEarly(turn.wait)
+            await context.clock.sleep(turn.wait.total_seconds())
+        held.begin_turn(number, turn.pace, context.pacer.next_turn(self._site, turn.pace))
 
     async def note_crawl_delay(self, asked: timedelta | None) -> None:
         """Report a new crawl-delay when no request leaves: the next one of any worker keeps to it."""

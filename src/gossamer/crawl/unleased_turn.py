@@ -2,9 +2,9 @@
 page's own robots.txt redirects to.
 
 How it works: the request has the site to itself for a moment. No page of the site is handed out (`SiteBook.clear`), the
-request waits until those in progress are settled, and one such request at a time may do so (`SeedBook.claim`).
-How it fails: as the pacer does; BackendUnavailable. A page that is in progress for longer than LONGEST is no longer
-waited for: a slow one has long left, and one of a worker that died never will.
+request waits until no turn is owed, and one such request at a time may do so (`SeedBook.claim`).
+How it fails: as the pacer does; BackendUnavailable. A turn that is owed for longer than LONGEST is no longer waited
+for: mostly its request has left, as in a burst, or never will, as that of a worker that died.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .windows import NEXT_LOOK
 
 SITE = "@"  # prefix of a site's name where it stands in place of a job (SeedBook)
 TURN_LOOK = timedelta(milliseconds=100)
-CLEAR_FOR = timedelta(milliseconds=250)  # at least, while pages are in progress: a look may be late on a busy machine
+CLEAR_FOR = timedelta(milliseconds=250)  # at least, while turns are owed: a look may be late on a busy machine
 LONGEST = 5.0  # seconds; a pacer holds a request no longer than this (MAX_HOLD)
 
 Announce = Callable[[str, timedelta, str], Awaitable[float]]
@@ -32,7 +32,7 @@ async def take_turn(
     seeds: SeedBook, sites: SiteBook, clock: Clock, *, site: str, rest: timedelta, request: str
 ) -> float:
     """Reserve the site for `rest`, or extend the reservation that `request` already has. Returns a moment (monotonic)
-    before the reservation began, at which no page of the site was in progress."""
+    before the reservation began, at which no turn of the site was owed."""
     rest, first = max(rest, CLEAR_FOR), None
     while True:
         asked_at = clock.monotonic()
@@ -44,8 +44,8 @@ async def take_turn(
 
 
 class Announcement:
-    """Asks for the site. When no page of it is in progress any more, one interval must pass before the request is
-    written, because a page may have left just before it was settled. Then there is half an interval to write the
+    """Asks for the site. When no turn of it is owed any more, one interval must pass before the request is written,
+    because a page may have left just before it was settled. Then there is half an interval to write the
     request in, and a whole one until pages are handed out again. If the state is so slow that the time to write is over
     before it began, twice as much is reserved."""
 

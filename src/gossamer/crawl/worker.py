@@ -30,7 +30,7 @@ from ..store.contract import RecordStore
 from .context import JobContext
 from .file_journey import FileJourney
 from .heartbeat import clock_is_wrong
-from .held_lease import HeldLease
+from .held_lease import HeldLease, TurnReports
 from .journey import Journey
 from .outages import Outages
 from .quarantine import FEW, Quarantine, chosen
@@ -104,6 +104,9 @@ class Worker:
         self._careful = False  # suspects were met: the next lease asks for only a few tasks
         self._in_progress: set[HeldLease] = set()
         self._journeys: set[asyncio.Task[None]] = set()
+        self._turns = TurnReports(
+            frontier, context.pacer, context.clock, self._in_progress, lambda words: self._emit_trouble("turns", words)
+        )
         self._draining = asyncio.Event()
         self._leaving = False  # `stand_down` was called
         self.stays: Callable[[], None] = lambda: None  # called when it is known that `is_taken` does not end it
@@ -173,6 +176,7 @@ class Worker:
     async def run(self) -> bool:
         """Work. True if the job has nothing left to do, False if drained early. Raises Transient, Misconfigured."""
         renewing = asyncio.create_task(self._renew(), name="renew leases")
+        reporting = asyncio.create_task(self._turns.run(), name="report turns")
         self._began_at = self._context.clock.monotonic()
         try:
             drained = await self._work()
@@ -182,8 +186,9 @@ class Worker:
             return drained
         finally:
             renewing.cancel()
+            reporting.cancel()
             await self._cancel_journeys()
-            await asyncio.gather(renewing, return_exceptions=True)
+            await asyncio.gather(renewing, reporting, return_exceptions=True)
 
     async def _work(self) -> bool:
         slots = self._slots
@@ -283,6 +288,8 @@ class Worker:
         # Before the journey's first step, because the next lease counts the free slots.
         slot = held.slot = self._slots.take(task.site)
         held.turn = context.pacer.enter(held.lease)
+        if held.lease.pace is not None:
+            self._turns.wanted.set()
         making = asyncio.create_task(self._run_journey(journey, held), name=task.url)
         self._journeys.add(making)
         making.add_done_callback(partial(self._journey_ended, held, slot))

@@ -25,7 +25,9 @@ from .queue_values import DeadFilter as DeadFilter  # these are part of this con
 from .queue_values import DeadLetter as DeadLetter
 from .queue_values import Fate as Fate
 from .queue_values import LaneLoad as LaneLoad
+from .queue_values import LeftTurn as LeftTurn
 from .queue_values import LetterPlace as LetterPlace
+from .queue_values import NextTurn as NextTurn
 from .queue_values import QueueLoad as QueueLoad
 from .queue_values import SiteFacts as SiteFacts
 from .queue_values import SiteLoad as SiteLoad
@@ -77,7 +79,7 @@ class SiteBook(Protocol):
         """The site asked for fewer requests: none for `rest`, then at least `interval` (a crawl-delay) between two.
 
         None keeps the known interval. This holds for all workers. A later call may raise the interval, or lower it down
-        to the one in the settings. With an interval the site is leased to one worker at a time from now on. Several
+        to the one in the settings. With an interval turns are owed to one worker at a time from now on. Several
         workers may hold leases from before: the first `worker` with a lease that calls this with its name holds the
         site. The others get False, and give their leases back without a request.
         """
@@ -85,13 +87,13 @@ class SiteBook(Protocol):
 
     async def clear(self, site: str, rest: timedelta) -> int:
         """Hand out no page of the site for `rest`, for the sake of a request that no lease covers, and return how many
-        pages of it are still in progress: their requests may be about to leave. With none, only this request can."""
+        turns of it are still owed: those requests may be about to leave. With none, only this request can."""
         ...
 
     async def too_often(self, site: str, *, rest: timedelta, worker: str = "") -> timedelta | None:
         """The site answered that requests come too often: none for `rest`. When it says so repeatedly, its pace is
         lowered for all workers and jobs, and rises again with time (learned_pace.py). Returns the learned interval,
-        None if there is none. With one, the site is leased to one worker at a time, as in `slow_down`.
+        None if there is none. With one, turns are owed to one worker at a time, as in `slow_down`.
         """
         ...
 
@@ -152,12 +154,24 @@ class Frontier(SiteBook, Protocol):
         lane); tasks of other lanes do not delay them, and take neither token nor slot of the site. All lanes of a site
         share its politeness. Where the site admits only some workers, lanes that were refused take turns (see
         politeness.TURN), and so do jobs (turns.py). Tasks in other lanes are still open work: the job is drained only
-        when no lane has any. The site's rate token and concurrency slot are taken in the same step. A site with a rate
-        limit is leased to one worker at a time, whose pacer spaces its requests exactly. The worker may get a task
+        when no lane has any. The site's rate token and concurrency slot are taken in the same step. With it the lease
+        owes a turn of the site, until `left` or its end. While turns of a site with a rate are owed to one worker, no
+        other worker is granted one: that worker's pacer spaces its requests exactly. The worker may get a task
         HEAD_START before its turn; `Lease.pace` says how long the request must wait. The delivery count grows here, so
         that a page that kills its worker becomes a dead letter. Tasks of a paused job are not handed out, and `wait`
         says when to ask again. A paused job is drained, like any other, when it has no open task.
         """
+        ...
+
+    async def left(self, turns: Sequence[LeftTurn]) -> None:
+        """End these turns: other workers may get the site, while its pages go on. The next grant respects how far the
+        worker is ahead. A turn that is not owed any more, and one of a lost lease, changes nothing."""
+        ...
+
+    async def next_turn(self, lease: Lease, number: int) -> NextTurn:
+        """Take turn `number` of a lease whose earlier turn has ended, for one more request of the same page, under the
+        conditions of a grant. A page that must wait goes before pages that are not handed out yet, if it asks again
+        in time. Raises LeaseLost."""
         ...
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:

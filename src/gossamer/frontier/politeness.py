@@ -118,6 +118,11 @@ REST_LOOK = timedelta(seconds=1)  # how often a site that rests by the settings 
 TURN = timedelta(seconds=5)
 GIVE_WAY = timedelta(milliseconds=500)
 
+# A page in progress that needs one more request asks for a turn this often while other workers owe one, and the site's
+# next turn is kept for it until it asks again.
+TURN_LOOK = timedelta(milliseconds=50)
+TURN_KEPT = timedelta(milliseconds=250)
+
 
 def earliest_start(tat: float, *, interval: float, burst: int) -> float:
     """When the next request may start."""

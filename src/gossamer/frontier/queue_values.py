@@ -1,13 +1,15 @@
-"""What people see of the queue: stories of URLs, dead letters, loads of sites, workers. Values without I/O."""
+"""What people see of the queue: stories of URLs, dead letters, loads of sites, workers; and what workers and the queue
+say about turns. Values without I/O."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import Enum
 
 import msgspec
 
 from ..model.job import JobPace
-from ..model.task import UrlState
+from ..model.task import Lease, Pace, UrlState
 from .learned_pace import LearnedPace
 
 
@@ -140,11 +142,28 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     rest_until: float
     asked_interval: float | None
     in_flight: int
-    holder: str = ""  # the worker that paces it now
+    holder: str = ""  # the worker that turns are owed to, if the site has a rate
     answered_at: float = 0.0  # when a page was settled last; 0: never
     away_since: float | None = None
     away_reason: str = ""
     learned: LearnedPace = LearnedPace()
+
+
+class LeftTurn(msgspec.Struct, frozen=True):
+    """A worker's report: the request of turn `number` of this lease was written, and no other of the lease is about to
+    be. `paced_ahead` is how far the worker's pacer is ahead of now."""
+
+    lease: Lease
+    number: int
+    paced_ahead: timedelta = timedelta(0)
+
+
+class NextTurn(msgspec.Struct, frozen=True):
+    """The answer to a lease that asks for another turn. With a `wait` there is none yet: ask again after it. Without,
+    the turn is taken; `pace` is as in a lease."""
+
+    wait: timedelta | None = None
+    pace: Pace | None = None
 
 
 class Fate(Enum):

@@ -18,9 +18,9 @@ import msgspec
 
 from ...errors import BackendUnavailable, LeaseLost, Misconfigured
 from ...frontier.away import AwayTerms, AwayVerdict, SiteFailure
-from ...frontier.contract import NO_STATS, Added, LeaseBatch, redirect_reason
+from ...frontier.contract import NO_STATS, Added, LeaseBatch, LeftTurn, NextTurn, redirect_reason
 from ...frontier.politeness import TermsFor
-from ...model.task import Candidate, Lease, UrlState
+from ...model.task import Candidate, Lease, Pace, UrlState
 from . import rows
 from .admission import ADD_AT_ONCE, KnownJob, ShardAdmission, admission_terms, total
 from .connection import Server, out_of_memory
@@ -97,6 +97,36 @@ class RedisFrontier:
             )
             lost += [lease for lease, kept in zip(held, answer, strict=True) if not kept]
         return lost
+
+    async def left(self, turns: Sequence[LeftTurn]) -> None:
+        groups: dict[tuple[str, int], list[bytes]] = {}
+        for turn in turns:
+            task = turn.lease.task
+            groups.setdefault((task.job, self._keys.shard_of(task.site)), []).append(rows.pack_left(turn))
+        for (job, shard), packed in groups.items():
+            known = await self.job(job)
+            await self._server.run("left", self._keys.of_job(shard, known.number), self._server.now(), *packed)
+
+    async def next_turn(self, lease: Lease, number: int) -> NextTurn:
+        known, site = await self.job(lease.task.job), lease.task.site
+        terms = self._terms_for(site).under(known.terms.politeness)
+        interval = terms.own_spacing(None)
+        taken, *what = await self._server.run(
+            "next_turn",
+            self._keys.of_job(self._keys.shard_of(site), known.number),
+            self._server.now(),
+            rows.pack_lease(lease),
+            number,
+            -1 if interval is None else interval,
+            terms.burst,
+            int(terms.rests),
+        )
+        if taken < 0:
+            raise _lost(lease)
+        if not taken:
+            return NextTurn(wait=timedelta(seconds=float(what[0])))
+        paced, burst, ahead = float(what[0]), int(what[1]), float(what[2])
+        return NextTurn(pace=Pace(paced, burst, ahead) if paced >= 0 else None)
 
     async def note_sent(self, lease: Lease, *, sent: bool = True) -> None:
         known, shard = await self.job(lease.task.job), self._keys.shard_of(lease.task.site)

@@ -39,7 +39,7 @@ of one shard are on one node, so that a script may touch them together; shards m
     gossamer:{P.S}:shard        hash    counters: sites (last number given), freed (last sequence); the run of the
                                         server that wrote last, and when tasks may be handed out after its restart
     gossamer:{P.S}:sites        hash    site number -> packed: bucket, rest, crawl-delay, slots in use, holder, name,
-                                        the turns of jobs there
+                                        the turns of jobs there, how many leases owe no turn any more
     gossamer:{P.S}:numbers      hash    site name -> site number
     gossamer:{P.S}:parked       set     sites with a queue that waits for a slot
     gossamer:{P.S}:freed        zset    sites with a freed slot for which a queue waited, by sequence

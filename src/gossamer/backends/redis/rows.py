@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...frontier.contract import NO_STATS, DeadLetter
+from ...frontier.contract import NO_STATS, DeadLetter, LeftTurn
 from ...frontier.learned_pace import LearnedPace
 from ...model.task import Away, Candidate, DropReason, Lease, Pace, Task, UrlState
 
@@ -232,6 +232,10 @@ def pack_reason(reason: str) -> bytes:
 
 def pack_lease(lease: Lease) -> bytes:
     return struct.pack(">16sI", lease.task.fingerprint, lease.token)
+
+
+def pack_left(turn: LeftTurn) -> bytes:
+    return pack_lease(turn.lease) + struct.pack(">Id", turn.number, turn.paced_ahead.total_seconds())
 
 
 def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # Any: a function of a number

@@ -11,7 +11,7 @@ import msgspec
 from ...clock import Clock
 from ...errors import FrontierFull, LeaseLost
 from ...frontier.away import AwayNote, AwayTerms, AwayVerdict, SiteFailure, after_failure
-from ...frontier.contract import NO_STATS, SENT, Added, LeaseBatch, redirect_reason
+from ...frontier.contract import NO_STATS, SENT, Added, LeaseBatch, LeftTurn, NextTurn, redirect_reason
 from ...frontier.learned_pace import LearnedPace, after_refusal
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
@@ -19,6 +19,7 @@ from .connection import Database
 from .jobs import SqliteJobs, given_up
 from .leasing import SqliteTaskDispatcher
 from .queue_rows import LETTERS, CountChanges, QueueRows, SharedRows, free_slots
+from .turns import end_turns, next_turn, owed_turns
 
 MESSAGE_LENGTH = 4000  # characters kept of an error
 _END_LEASE = "DELETE FROM leases WHERE url = ? AND token = ? AND until > ?"
@@ -27,7 +28,7 @@ UPDATE urls SET state = ?, reason = ?, message = '', attempts = ?, deliveries = 
 _HOLD = """
 UPDATE sites SET holder = CASE WHEN in_flight > 0 THEN coalesce(holder, ?) ELSE holder END WHERE number = ?
 RETURNING holder"""
-_CLEAR = "UPDATE sites SET rest_until = max(rest_until, ?) WHERE number = ? RETURNING in_flight"
+_CLEAR = "UPDATE sites SET rest_until = max(rest_until, ?) WHERE number = ?"
 _AWAY = """
 SELECT away_host, away_reason, away_since, strikes, given_up_until, answered_at, rest_until, asked_interval
 FROM sites WHERE number = ?"""
@@ -103,6 +104,17 @@ class SqliteFrontier:
             return self._dispatcher.lease(connection, row, worker, n, lanes, self._clock.now())
 
         await self._jobs.cleanup.resume()
+        return await self._database.write(write)
+
+    async def left(self, turns: Sequence[LeftTurn]) -> None:
+        await self._database.write(lambda connection: end_turns(connection, turns, self._clock.now()))
+
+    async def next_turn(self, lease: Lease, number: int) -> NextTurn:
+        def write(connection: sqlite3.Connection) -> NextTurn:
+            job = self._rows.job(connection, lease.task.job)
+            terms = self._terms_for(lease.task.site).under(job.terms.politeness)
+            return next_turn(connection, lease, number, terms, self._clock.now())
+
         return await self._database.write(write)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
@@ -265,7 +277,8 @@ class SqliteFrontier:
     async def clear(self, site: str, rest: timedelta) -> int:
         def write(connection: sqlite3.Connection) -> int:
             until, number = self._clock.now() + rest.total_seconds(), self._rows.site(connection, site)
-            return int(connection.execute(_CLEAR, (until, number)).fetchone()[0])
+            connection.execute(_CLEAR, (until, number))
+            return owed_turns(connection, number)
 
         return await self._database.write(write)
 

@@ -25,6 +25,7 @@ from ...frontier.turns import LOOK, TurnClaim, Want, after_asking, after_refusal
 from ...model.task import NO_ROOM, NO_ROOM_FROM, Away, Lease, Pace, Task
 from .lease_recovery import TOO_FAR, LeaseRecovery
 from .queue_rows import MICROSECONDS, URL, WITH_URL, CountChanges, JobRow, QueueRows, extras_of
+from .turns import believable, owed_turns
 
 PROMOTED_AT_ONCE = 500
 PAUSED = timedelta(seconds=1)  # how often a worker checks whether a paused job was resumed
@@ -58,7 +59,7 @@ _HAND_OUT = "INSERT OR REPLACE INTO leases (url, token, until, worker) VALUES (?
 _SITE = """
 SELECT name, next_at, rest_until, asked_interval, in_flight, holder, latest, learned_interval, refused_at, starved,
     starved_at, wanted, wanted_turn, wanted_since, offered_at, wanted_priority, claim, claim_priority, claim_until,
-    claim_run, away_host, away_reason, away_since, strikes, given_up_until
+    claim_run, away_host, away_reason, away_since, strikes, given_up_until, kept_until
 FROM sites WHERE number = ?"""
 _VISIT = """
 UPDATE sites SET in_flight = in_flight + ?1, next_at = ?2, holder = ?3, latest = ?4, wanted = nullif(wanted, ?4),
@@ -278,7 +279,8 @@ class SqliteTaskDispatcher:
          *row) = connection.execute(_SITE, (site,)).fetchone()  # fmt: skip
         if learned is not None:
             asked = longest(asked, LearnedPace(interval=learned, refused_at=refused_at).now(now))
-        want, claims, (away_host, away_reason, away_since, strikes, given_up_until) = row[:5], row[5:9], row[9:]
+        want, claims = row[:5], row[5:9]
+        away_host, away_reason, away_since, strikes, given_up_until, kept_until = row[9:]
         given_up = given_up_until > now
         away = Away(away_host, away_reason, away_since, given_up) if strikes or given_up else None
         buries = given_up and bool(away_host)  # no request is expected: the pacer handles pages of other hosts
@@ -316,11 +318,14 @@ class SqliteTaskDispatcher:
                 self._park(connection, job, site, lanes, "held", held_for=other)
                 return True
         if interval is not None:
-            if in_flight and holder != worker:
+            if now < kept_until <= now + interval + TOO_FAR.total_seconds():
+                self._park(connection, job, site, lanes, "sleeping", wake_at=kept_until)
+                return True
+            if in_flight and holder != worker and owed_turns(connection, site):
                 self._refuse(connection, job, contest, now, back_at=now)
                 self._park(connection, job, site, lanes, "held", held_for=holder)
                 return True
-            next_at = _believable(next_at, interval * burst, now)
+            next_at = believable(next_at, interval * burst, now)
             turn = earliest_start(next_at, interval=interval, burst=burst) - HEAD_START.total_seconds()
             if turn > now and not buries:
                 self._contend(connection, job, contest, now, back_at=turn)
@@ -332,7 +337,7 @@ class SqliteTaskDispatcher:
             found = connection.execute(
                 "SELECT next_at FROM job_paces WHERE job = ? AND site = ?", (job.number, site)
             ).fetchone()
-            own_next = _believable(found[0], own * burst, now) if found is not None else 0.0
+            own_next = believable(found[0], own * burst, now) if found is not None else 0.0
             turn = earliest_start(own_next, interval=own, burst=burst) - HEAD_START.total_seconds()
             if turn > now and not buries:
                 self._park(connection, job, site, lanes, "sleeping", wake_at=turn)
@@ -342,9 +347,8 @@ class SqliteTaskDispatcher:
             self._refuse(connection, job, contest, now, back_at=now)
             self._leave_alone(connection, job, site, lanes, now + LOOK.total_seconds())
             return True
-        others_first, want_now = makes_way(
-            noted, claim, job=job.number, priority=priority, is_free=interval is None or not in_flight, now=now
-        )
+        is_free = noted is None or interval is None or not in_flight or not owed_turns(connection, site)
+        others_first, want_now = makes_way(noted, claim, job=job.number, priority=priority, is_free=is_free, now=now)
         self._want(connection, site, noted, want_now)
         if others_first:
             pause = LOOK if want_now is not None and want_now.priority < priority else GIVE_WAY
@@ -532,11 +536,6 @@ class SqliteTaskDispatcher:
             {"job": job.number, "never": NO_ROOM_FROM},
         ).fetchone()
         return None if row[0] is None else timedelta(seconds=max(0.0, row[0] - now))
-
-
-def _believable(next_at: float, full: float, now: float) -> float:
-    """The bucket, unless it was written while the clock was ahead: no pacer is so far ahead."""
-    return now if next_at > now + full + TOO_FAR.total_seconds() else next_at
 
 
 def _room(n: int, turn: float, interval: float, burst: int, now: float) -> int:

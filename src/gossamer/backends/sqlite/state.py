@@ -22,6 +22,7 @@ from ...model.url import FINGERPRINT_VERSION
 from ...store.erasure import REASON
 from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
+from .cleanup import PACER_DELAY
 from .connection import Database
 from .frontier import SqliteFrontier
 from .jobs import SqliteJobs, SqliteSeedBook
@@ -284,6 +285,8 @@ URLS_AT_ONCE = 200  # pages in one transaction
 _ROWS = """
 SELECT urls.number, urls.job, urls.state, urls.due_at FROM jobs CROSS JOIN urls INDEXED BY urls_identity
     ON urls.job = jobs.number AND urls.site = ? AND substr(urls.fingerprint, 1, 4) = ? AND urls.fingerprint = ?"""
+# Its worker may still send the request that its pacer holds.
+_LEAVE_ALONE = "UPDATE sites SET rest_until = max(rest_until, ?) WHERE number = ? AND holder IS NOT NULL"
 _ERASE = """
 UPDATE urls SET state = ?, reason = iif(state = 'o', reason, ?), message = '', origin = ?, path = '', extras = NULL,
     due_at = NULL WHERE number = ?"""
@@ -319,6 +322,7 @@ class SqliteUrlErasure:
                 counts = changes.setdefault(job, CountChanges())
                 if state is UrlState.LEASED:  # its worker finds that it has lost the lease
                     connection.execute("DELETE FROM leases WHERE url = ?", (number,))
+                    connection.execute(_LEAVE_ALONE, (now + PACER_DELAY.total_seconds(), known[0]))
                     free_slots(connection, known[0], next_at=now)
                 if state in _OPEN:
                     counts[state.value] -= 1

@@ -16,7 +16,7 @@ local function drop(fingerprint)
     if row.state == IN_PROGRESS then
         queue.leased = queue.leased - 1
         hold(row.worker, -1)
-        free_slot(row.site, after_a_loss(site_of(row.site)))
+        take_away(row)
     elseif row.state == WAITS then
         queue.waiting = queue.waiting - 1
         if row.at >= NO_ROOM_FROM then count('postponed', -1) end

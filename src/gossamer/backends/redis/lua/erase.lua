@@ -14,7 +14,7 @@ for i = 4, #ARGV do
                 call('ZREM', LEASED, row.fingerprint)
                 queue.leased = queue.leased - 1
                 hold(row.worker, -1)
-                free_slot(row.site, after_a_loss(site_of(row.site)))
+                take_away(row)
             elseif before == WAITS then
                 call('ZREM', WAITING, row.fingerprint)
                 queue.waiting = queue.waiting - 1

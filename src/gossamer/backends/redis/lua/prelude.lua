@@ -122,6 +122,8 @@ end
 -- rows of URLs ------------------------------------------------------------------------------------------------
 -- `at` is the end of the lease or the time a waiting task is due; `tail` is the task itself, which only Python reads,
 -- except for its beginning: a task that has a lane starts with the byte LANE_FOLLOWS, then Hc0 lane.
+-- `sequence` is the place in the queue; of a row in progress it is the turn: twice its number, and one more once its
+-- request has left.
 -- A settled row has neither `sequence` nor `at`, and shorter counts (MOST_SHORT at most): most rows of a large job are
 -- settled. Their state is written with SHORT added.
 
@@ -264,9 +266,11 @@ end
 -- `learned`, `refused_at`, `between`: the learned pace, as in frontier/learned_pace.py; -1 and 0 mean none.
 -- `latest`, `wanted`, `wanted_turn`, `since`, `offered`: how jobs take turns, see frontier/turns.py. 0 means none.
 -- `wanted_priority`, `claim`, `claim_priority`, `claim_until`, `claim_run`: the priority of jobs, see there too.
+-- `passed`: how many of the leases in `in_flight` owe no turn any more. `kept_until`: until then the next turn is kept
+-- for a page in progress.
 
 local SITE, TURNS, AWAY, LEARNED = '>dddI4dBc0Hc0', '>I4I4ddd', '>dddI4Hc0Hc0', '>ddd'
-local CLAIMS = '>dI4ddI4'
+local CLAIMS, PASSED = '>dI4ddI4', '>I4d'
 local sites = {}
 
 local function parse_site(text)
@@ -281,14 +285,17 @@ local function parse_site(text)
     if place <= #text then learned, refused_at, between, place = unpack_from(LEARNED, text, place) end
     local wanted_priority, claim, claim_priority, claim_until, claim_run = 0, 0, 0, 0, 0
     if place <= #text then
-        wanted_priority, claim, claim_priority, claim_until, claim_run = unpack_from(CLAIMS, text, place)
+        wanted_priority, claim, claim_priority, claim_until, claim_run, place = unpack_from(CLAIMS, text, place)
     end
+    local passed, kept_until = 0, 0
+    if place <= #text then passed, kept_until = unpack_from(PASSED, text, place) end
     return {
         next_at = next_at, rest_until = rest_until, asked = asked, in_flight = in_flight, pace = pace, holder = holder,
         name = name, latest = latest, wanted = wanted, wanted_turn = wanted_turn, since = since, offered = offered,
         answered = answered, away_since = away_since, given_up_until = given_up_until, strikes = strikes,
-        away_reason = away_reason, away_host = away_host, learned = learned, refused_at = refused_at, between = between, wanted_priority = wanted_priority, claim = claim,
-        claim_priority = claim_priority, claim_until = claim_until, claim_run = claim_run, changed = false,
+        away_reason = away_reason, away_host = away_host, learned = learned, refused_at = refused_at, between = between,
+        wanted_priority = wanted_priority, claim = claim, claim_priority = claim_priority, claim_until = claim_until,
+        claim_run = claim_run, passed = passed, kept_until = kept_until, changed = false,
     }
 end
 
@@ -318,8 +325,8 @@ local function number_of(name)
         next_at = 0, rest_until = 0, asked = -1, in_flight = 0, pace = -1, holder = '', name = name, latest = 0,
         wanted = 0, wanted_turn = 0, since = 0, offered = 0, answered = 0, away_since = 0, given_up_until = 0, strikes = 0,
         away_reason = '', away_host = '', learned = -1, between = 0,
-        refused_at = 0, wanted_priority = 0, claim = 0, claim_priority = 0, claim_until = 0, claim_run = 0,
-        changed = true,
+        refused_at = 0, wanted_priority = 0, claim = 0, claim_priority = 0, claim_until = 0, claim_run = 0, passed = 0,
+        kept_until = 0, changed = true,
     }
     return number
 end
@@ -344,17 +351,31 @@ end
 
 local is_parked  -- whether a queue of any site waits for a slot; nil until needed
 
--- A lease of the site has ended: free its slot, and wake the queues of all jobs that wait for one.
-local function free_slot(number, next_at)
-    local site = site_of(number)
-    site.in_flight = math.max(0, site.in_flight - 1)
-    site.next_at = math.max(site.next_at, next_at)
-    if site.in_flight == 0 then site.holder = '' end
-    site.changed = true
+-- Wake the queues of all jobs that wait for a slot of the site, or for its turn.
+local function wake_parked(number)
     if is_parked == nil then is_parked = call('EXISTS', PARKED) == 1 end
     if is_parked and call('SREM', PARKED, number) == 1 then
         call('ZADD', FREED, call('HINCRBY', SHARD, 'freed', 1), number)
     end
+end
+
+-- The lease on this row has ended: free its slot, and wake the queues that wait for one.
+local function free_slot(row, next_at)
+    local site = site_of(row.site)
+    site.in_flight = math.max(0, site.in_flight - 1)
+    if row.sequence % 2 == 1 then site.passed = math.max(0, site.passed - 1) end
+    site.next_at = math.max(site.next_at, next_at)
+    if site.in_flight == 0 then site.holder, site.passed, site.kept_until = '', 0, 0 end
+    site.changed = true
+    wake_parked(row.site)
+end
+
+-- Take a lease away from a worker that may live: the site is left alone for the time that a pacer holds a request.
+local function take_away(row)
+    local PACER_DELAY = 5  -- seconds, as in sqlite/cleanup.py
+    local site = site_of(row.site)
+    if site.holder ~= '' then site.rest_until = math.max(site.rest_until, now + PACER_DELAY) end
+    free_slot(row, after_a_loss(site))
 end
 
 -- queues: one for each site and lane of the job ------------------------------------------------------------------
@@ -448,8 +469,10 @@ end
 -- The later parts of a site's row, if they say anything: for a site that was never visited they do not.
 local function what_else(site)
     local text = ''
-    if site.claim ~= 0 or site.wanted_priority ~= 0 then
+    if site.passed ~= 0 or site.kept_until ~= 0 then text = pack(PASSED, site.passed, site.kept_until) end
+    if text ~= '' or site.claim ~= 0 or site.wanted_priority ~= 0 then
         text = pack(CLAIMS, site.wanted_priority, site.claim, site.claim_priority, site.claim_until, site.claim_run)
+            .. text
     end
     if text ~= '' or site.learned >= 0 or site.refused_at ~= 0 then
         text = pack(LEARNED, site.learned, site.refused_at, site.between) .. text

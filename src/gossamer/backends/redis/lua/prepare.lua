@@ -19,6 +19,7 @@ local function take_back(fingerprint, fate)
     local queue, site = queue_of(queue_number(row)), site_of(row.site)
     queue.leased = queue.leased - 1
     hold(row.worker, -1)
+    free_slot(row, after_a_loss(site))
     note(fingerprint, row.worker .. ' ' .. fate .. '; delivery ' .. row.deliveries .. ' of ' .. max_deliveries)
     -- Delivered once more after that, the worker buries it and calls the spider's errback; unless that worker dies,
     -- too.
@@ -35,7 +36,6 @@ local function take_back(fingerprint, fate)
     write_row(row)
     local own = find_queue(row.site)
     if own and own.own_interval > 0 then own.own_next = math.max(own.own_next, now + own.own_interval) end
-    free_slot(row.site, after_a_loss(site))
 end
 
 for _, fingerprint in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', now, 'LIMIT', 0, AT_ONCE)) do

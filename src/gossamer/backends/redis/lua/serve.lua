@@ -203,13 +203,14 @@ local function own_leases(number)
     return leased
 end
 
+local FIRST_TURN = 2  -- see prelude.lua
 local TOO_FAR = 3600  -- seconds, as in leasing.py
 local answer = {0}
 
 -- A task of a site that is given up takes no place in its bucket: no request is expected.
 local function give(row, site, interval, burst, buries, own)
     row.state, row.token, row.deliveries = IN_PROGRESS, row.token + 1, row.deliveries + 1
-    row.worker, row.at, row.changed = worker, now + duration, now
+    row.worker, row.at, row.changed, row.sequence = worker, now + duration, now, FIRST_TURN
     write_row(row)
     later('ZADD', LEASED, row.at, row.fingerprint)
     hold(worker, 1)
@@ -304,7 +305,10 @@ local function serve(terms, n, floor)
         if own and ours > 0 and own.own_holder ~= worker then return park(ready, number, Q_HELD, own.own_holder) end
     end
     if interval >= 0 then
-        if site.in_flight > 0 and site.holder ~= worker then
+        if site.kept_until > now and site.kept_until <= now + interval + TOO_FAR then
+            return put_to_sleep(ready, site.kept_until, true)
+        end
+        if site.in_flight > site.passed and site.holder ~= worker then
             note_refusal(site, number, now)
             return park(ready, number, Q_HELD, site.holder)
         end
@@ -336,7 +340,7 @@ local function serve(terms, n, floor)
         note_refusal(site, number, now)
         return put_to_sleep(ready, now + LOOK, false)
     end
-    if makes_way(site, interval < 0 or site.in_flight == 0) then
+    if makes_way(site, interval < 0 or site.in_flight == site.passed) then
         claim_after(site, now, 0)
         return put_to_sleep(ready, now + (site.wanted_priority < priority and LOOK or GIVE_WAY), false)
     end

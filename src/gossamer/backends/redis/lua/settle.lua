@@ -49,7 +49,7 @@ local function settle(text)
     local queue = queue_of(queue_number(row))
     queue.leased = queue.leased - 1
     hold(row.worker, -1)
-    free_slot(row.site, now + ahead)
+    free_slot(row, now + ahead)
     if gap > 0 then
         local own = queue_of(row.site)
         own.own_next = math.max(own.own_next, now + ahead + gap)

@@ -1,5 +1,5 @@
 -- A site asked for space. ARGV: time, site, rest in seconds, crawl-delay in seconds or '', worker with a lease of it or ''.
--- Returns {0 when another worker holds the site, else 1; how many pages of the site are in progress}.
+-- Returns {0 when another worker holds the site, else 1; how many turns of the site are owed}.
 
 insist()
 local site = site_of(number_of(ARGV[2]))
@@ -15,4 +15,4 @@ if ARGV[4] ~= '' then
 end
 site.changed = true
 flush()
-return {held, site.in_flight}
+return {held, site.in_flight - site.passed}

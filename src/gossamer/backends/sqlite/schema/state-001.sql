@@ -73,7 +73,8 @@ CREATE TABLE sites (
     refused_at       REAL NOT NULL DEFAULT 0,     -- when it last answered that requests are too frequent
     between_refusals REAL NOT NULL DEFAULT 0,     -- requests, smoothed; 0: unknown (frontier/learned_pace.py)
     in_flight        INTEGER NOT NULL DEFAULT 0,
-    holder           TEXT,                        -- the one worker that paces this site just now
+    holder           TEXT,                        -- the one worker that turns are owed to, if the site has a rate
+    kept_until       REAL NOT NULL DEFAULT 0,     -- until then the next turn is kept for a page in progress
     starved          TEXT,                        -- a worker that waits in vain for a slot of it: see leasing.py
     starved_at       REAL NOT NULL DEFAULT 0,     -- when it last noted so
     -- Jobs take turns at a site that only one of them can have at a time (frontier/turns.py).
@@ -175,7 +176,8 @@ CREATE TABLE leases (
     url    INTEGER PRIMARY KEY,              -- its number
     token  INTEGER NOT NULL,                 -- fences the lease
     until  REAL NOT NULL,
-    worker TEXT NOT NULL
+    worker TEXT NOT NULL,
+    turn   INTEGER NOT NULL DEFAULT 1        -- the number of its turn at the site; negative: its request has left
 ) STRICT;
 
 CREATE INDEX leases_until ON leases (until);
