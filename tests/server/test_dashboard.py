@@ -115,6 +115,7 @@ async def test_a_recipe_made_of_chosen_values_is_saved_once_and_can_be_run(serve
     ] == "/ui/spiders?q=chairs"
     written = (spiders / "chairs.toml").read_text(encoding="utf-8")
     assert set(tomllib.loads(written)["pages"]["item"]["fields"]) == {"title", "article"}
+    assert tomllib.loads(written)["pages"]["item"]["item"] == "Chairs"
     again = {"url": url, "fields": "title = Fern chair"}
     assert "exists already and was not changed" in (await press(admin, "/ui/outline/save", **again, name="chairs")).text
     assert (spiders / "chairs.toml").read_text(encoding="utf-8") == written

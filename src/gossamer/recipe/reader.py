@@ -51,7 +51,7 @@ _LINK_KEYS = ("css", "xpath", "json", "regex", "structured", "after")
 _FOLLOW_KEYS = (*_LINK_KEYS, "to", "priority", "include", "exclude", "route", "data", "request")
 _NEXT_KEYS = (*_LINK_KEYS, "to", "priority", "route", "data", "request")
 _KIND_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
-TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
+_TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 _TAKEN = tuple(  # a callback with that name would shadow an attribute of the spider
     sorted(name for name in {*dir(RecipeSpider), *RecipeSpider.__annotations__} if _KIND_NAME.fullmatch(name))
 )
@@ -276,11 +276,18 @@ def _with_auto(table: RecipeTable, own: tuple[Field, ...]) -> tuple[Field, ...]:
     return (*ready, *mine.values())
 
 
+def record_type(name: str) -> str:
+    """The type of the records of a recipe of this name, if it has one kind of them. "Item" for a name that a type
+    cannot have."""
+    item = type_name(name)
+    return item if _TYPE_NAME.fullmatch(item) else "Item"
+
+
 def _read_item(table: RecipeTable, kind: str) -> str:
     name: str | None = table.value("item", Text)
     if name is None:
         return type_name(kind)
-    if not TYPE_NAME.fullmatch(name):
+    if not _TYPE_NAME.fullmatch(name):
         table.fault(
             f'{table.spelled("item")} = "{name[:60]}" cannot be the name of a type. Write it like Product.', "item"
         )

@@ -20,7 +20,7 @@ from ...model.record import PageFacts
 from ...recipe.by_example import FieldByExample
 from ...recipe.induction.outline import PageOutline
 from ...recipe.induction.page_places import address_shape
-from ...recipe.reader import read_recipe
+from ...recipe.reader import read_recipe, record_type
 from ...store.contract import VisitQuery
 from ...store.page_format import read_visit
 from ..access.keys import Caller
@@ -78,14 +78,16 @@ def read_fields(text: str) -> dict[str, str]:
     return found
 
 
-async def recipe_here(project: Project, pages: PageReader, caller: Caller, url: str, fields: str) -> RecipeHere:
-    """Raises BadRequest."""
+async def recipe_here(
+    project: Project, pages: PageReader, caller: Caller, url: str, fields: str, item: str = "Item"
+) -> RecipeHere:
+    """A recipe for records of the type `item`. Raises BadRequest."""
     values = read_fields(fields)
     copy = await _newest(project, pages, caller, url)
     if copy is None:
         raise BadRequest("This page is not in the archive.")
     others = await _others(project, pages, caller, copy)
-    answer = await pages.ask_of(caller, copy, LearnRules(values, tuple(others)), SECONDS)
+    answer = await pages.ask_of(caller, copy, LearnRules(values, tuple(others), item), SECONDS)
     if answer is None or answer.failure:
         raise BadRequest(answer.failure if answer is not None else "These rules take too long to learn.")
     found = msgspec.convert(answer.content, LearnedHere)
@@ -102,15 +104,11 @@ async def save_recipe(
 ) -> SavedRecipe:
     """Learn the rules again, and write them into a new file of the project's spiders. No text of a recipe is taken from
     a client, and no file is overwritten. Raises BadRequest, Misconfigured."""
-    found = await recipe_here(project, pages, caller, url, fields)
-
-    def write() -> SavedRecipe:
-        spider, file = new_recipe(project.settings, url, name.strip())
-        read_recipe(found.recipe.encode(), str(file))
-        write_draft(file, found.recipe)
-        return SavedRecipe(name=spider, file=file.relative_to(project.settings.root).as_posix())
-
-    return await asyncio.to_thread(write)
+    spider, file = await asyncio.to_thread(new_recipe, project.settings, url, name.strip())
+    found = await recipe_here(project, pages, caller, url, fields, record_type(file.stem))
+    read_recipe(found.recipe.encode(), str(file))
+    await asyncio.to_thread(write_draft, file, found.recipe)
+    return SavedRecipe(name=spider, file=file.relative_to(project.settings.root).as_posix())
 
 
 async def _newest(project: Project, pages: PageReader, caller: Caller, url: str) -> PageFacts | None:

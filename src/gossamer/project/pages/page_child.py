@@ -118,10 +118,12 @@ class OutlinePage(msgspec.Struct, frozen=True, tag="outline"):
 
 
 class LearnRules(msgspec.Struct, frozen=True, tag="learn"):
-    """Rules for these values of the page, by the names of their fields, tried on others: `LearnedHere`."""
+    """Rules for these values of the page, by the names of their fields, tried on others: `LearnedHere`. `item` is the
+    type of the records."""
 
     fields: dict[str, str]
-    others: tuple[SentPage, ...] = ()
+    others: tuple[SentPage, ...]
+    item: str
 
 
 class WeighRules(msgspec.Struct, frozen=True, tag="weigh"):
@@ -195,8 +197,8 @@ def _done(order: PageOrder) -> Any:  # Any: any JSON
             return "\n".join(difflib.unified_diff(*sides, "previous", "current", lineterm=""))
         case OutlinePage():
             return _outline(order.page)
-        case LearnRules(fields, others):
-            return _learned(order.page, fields, [one.page for one in others])
+        case LearnRules(fields, others, item):
+            return _learned(order.page, fields, [one.page for one in others], item)
         case WeighRules(recipe, file, healed, others):
             return _weighed(recipe, file, healed, [order.page, *(one.page for one in others)])
 
@@ -220,13 +222,14 @@ def _weighed(recipe: bytes, file: str, healed: RulesVersion | None, pages: list[
     return stability_of(with_rules(spider, healed) if healed is not None else spider, pages)
 
 
-def _learned(page: Page, fields: dict[str, str], others: list[Page]) -> LearnedHere:
+def _learned(page: Page, fields: dict[str, str], others: list[Page], item: str) -> LearnedHere:
     from ...recipe.by_example import ExamplePage, StartPages, learn_rules, recipe_with
     from ...recipe.reader import read_recipe
 
     learned = learn_rules([ExamplePage(page.url, fields)], [page], others)
     tried = f"tried on {many(len(others), 'other page')}. Add the list that leads to such pages."
-    recipe = recipe_with(learned, StartPages(urls=[page.url]), "FILE", f"Learned from 1 example; {tried}")
+    tried = f"Learned from 1 example; {tried}"
+    recipe = recipe_with(learned, StartPages(urls=[page.url]), "FILE", tried, item=item)
     read_recipe(recipe.encode(), "FILE.toml")
     return LearnedHere(
         recipe=recipe,

@@ -26,10 +26,9 @@ from ...recipe.by_example import ExamplePage, FieldByExample, LearnedRules, Star
 from ...recipe.induction.decision import Decision, Finding
 from ...recipe.induction.induce import induce
 from ...recipe.induction.page_places import address_shape
-from ...recipe.model import type_name
 from ...recipe.python_file import PlanField, SpiderPlan, python_spider
 from ...recipe.python_rules import python_rule
-from ...recipe.reader import TYPE_NAME, read_recipe
+from ...recipe.reader import read_recipe, record_type
 from ...recipe.stable_selectors import best_group, next_selector
 from ...settings import Settings
 from ...units import many
@@ -105,8 +104,7 @@ async def recipe_by_example(
         text = python_spider(plan)
         _demand_python(text)
     else:
-        item = type_name(name)
-        text = recipe_with(learned, start, ref, tried, item=item if TYPE_NAME.fullmatch(item) else "Item")
+        text = recipe_with(learned, start, ref, tried, item=record_type(name))
         read_recipe(text.encode(), str(file))
     write_draft(file, text)
     drafted = RecipeDrafted(file=shown, name=name, ref=ref, summary="listing -> item" if listing else "item")
