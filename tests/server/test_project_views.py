@@ -172,8 +172,7 @@ async def test_the_number_of_workers_that_are_wanted_is_told_to_keys_for_metrics
         assert (await door.get("/api/v1/scaling", await door.new_key("other", "records"))).status_code == 403
 
     assert (idle["workers_wanted"], idle["lanes"]["browser"]["workers_wanted"]) == (0, 0)
-    # A batch is read by a worker: somebody must come for it, though no page is ready yet.
-    assert (busy["workers_wanted"], busy["chores"], busy["lanes"]["http"]["ready"]) == (1, 1, 0)
+    assert (busy["workers_wanted"], busy["chores"], busy["lanes"]["http"]["ready"]) == (1, 0, 20)
     assert 'gossamer_workers_wanted{lane="http"} 1.0' in shown
 
 
