@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import random
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -163,3 +164,21 @@ def test_a_body_of_thousands_of_gzip_members_costs_no_more_than_its_bytes() -> N
 
     # Each member has its price; it does not have that of all bytes behind it, which would be 36 GB.
     assert cost(many) < 30 * cost(one)
+
+
+async def test_the_room_of_dropped_pages_comes_back_and_does_not_return_in_a_copy(tmp_path: Path) -> None:
+    pages = [snap(random.Random(n).randbytes(40_000)) for n in range(30)]
+    async with archive_in(tmp_path / "one") as archive, archive_in(tmp_path / "two") as copy:
+        refs = await archive.put(pages)
+        before = await archive.size()
+
+        freed = await archive.drop([*refs[5:15], refs[20]])
+
+        if not freed:
+            pytest.skip("this file system has no holes")
+        assert 360_000 <= freed <= 460_000
+        assert await archive.size() == before - freed
+        async for segment in archive.segments():
+            await copy.write_segment(segment.name, await archive.read_segment(segment.name))
+        assert await copy.size() <= before - 360_000
+        assert (await copy.get(refs[29])).body == pages[29].body

@@ -32,7 +32,7 @@ from ..model.file import is_hash
 from ..model.page import Headers, Snapshot
 from ..model.record import PageFacts
 from ..model.url import site_of
-from .contract import Archive, PageArchive, Segment
+from .contract import Archive, PageArchive
 
 if TYPE_CHECKING:
     import zlib
@@ -216,41 +216,6 @@ def missing_file(sha256: str, archive: object) -> Permanent:
     return Permanent(f"There is no file {sha256} in {archive}: it was pruned, or the archive was moved.")
 
 
-# -- what is left of a segment from which pages were dropped ----------------------------------------------------------
-
-PART = ".at-"  # between the name of a segment and the offset at which this part of it began
-
-
-def part_name(segment: str, offset: int) -> str:
-    """
-    >>> part_name("2027-01-31/host-1.zst", 4096)
-    '2027-01-31/host-1.at-4096.zst'
-    """
-    return f"{segment.removesuffix('.zst')}{PART}{offset}.zst"
-
-
-def start_of(part: str) -> int:
-    """The offset at which a part of a segment began there; 0 for a whole segment."""
-    start = part.removesuffix(".zst").rpartition(PART)[2]
-    return int(start) if PART in part and start.isdecimal() else 0
-
-
-def among_parts(
-    segment: str, frames: Sequence[tuple[int, int]], parts: Iterable[Segment]
-) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """Where these pages of a segment lie: there, and in each of its parts."""
-    yield segment, list(frames)
-    for part in parts:
-        start = start_of(part.name)
-        yield part.name, [(offset - start, length) for offset, length in frames if offset >= start]
-
-
-def part_with(parts: Iterable[Segment], offset: int) -> tuple[str, int] | None:
-    """The part that has this byte of the segment, and its offset there; None if it was dropped."""
-    found = [(one.name, offset - start_of(one.name)) for one in parts if 0 <= offset - start_of(one.name) < one.size]
-    return max(found, key=lambda one: -one[1], default=None)
-
-
 # -- the frames of a segment ------------------------------------------------------------------------------------------
 
 _SKIPPED = struct.Struct("<II")  # zstd's own kind of frame for what is to be passed over: magic number, length
@@ -270,21 +235,30 @@ def is_blank(frame: bytes) -> bool:
     return len(frame) >= BLANK_HEAD and (_SKIPPED.unpack_from(frame)[0] == _SKIPPABLE or not any(frame))
 
 
-def joined(frames: Iterable[tuple[int, int]], end: int, gap: int = 0) -> Iterator[tuple[int, int]]:
-    """The offsets and lengths of pages before the `end` of a segment, with those that have at most `gap` bytes between
-    them as one."""
+def joined(places: Iterable[tuple[int, int]], end: int) -> Iterator[tuple[int, int]]:
+    """The offsets and lengths of pages before the `end` of a segment, with neighbours as one."""
     start = stop = 0
-    for offset, length in sorted(set(frames)):
+    for offset, length in sorted(set(places)):
         if offset + length > end or length < BLANK_HEAD:
             continue
-        if stop and offset - stop <= gap:
-            stop = offset + length
-            continue
-        if stop:
-            yield start, stop - start
-        start, stop = offset, offset + length
-    if stop:
+        if stop != offset:
+            if stop > start:
+                yield start, stop - start
+            start = offset
+        stop = offset + length
+    if stop > start:
         yield start, stop - start
+
+
+def is_empty(segment: bytes) -> bool:
+    """Is nothing left in a whole segment? Pages behind a damaged one are."""
+    offset = 0
+    while offset < len(segment):
+        length = _frame_length(segment, offset)
+        if length is None or not is_blank(segment[offset : offset + length]):
+            return False
+        offset += length
+    return True
 
 
 def frames_in(segment: bytes) -> Iterator[tuple[int, int]]:

@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +35,7 @@ from ...store.durable import make_folder, new_file, sync_folder
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one started
 PIECE = 1024 * 1024  # bytes of a file read at once
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
+HOLE_BYTES = 4096  # the least that a disk gives back
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written when this much has accumulated
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -206,29 +207,15 @@ class FolderArchive:
                 file.seek(offset)
                 frame = file.read(length)
         except FileNotFoundError:
-            if part := page_format.part_with(self._parts(name), offset):
-                return self._get(f"{part[0]}#{part[1]}+{length}")
             raise page_format.missing_page(ref, self._root) from None
         except OSError as error:
             raise _translate(error, self._root) from error
         return page_format.read_page(frame, ref)
 
-    def _parts(self, name: str) -> list[Segment]:
-        """What is left of a segment that came from an object store, which cannot make holes."""
-        day = name.partition("/")[0]
-        if page_format.PART in name or (self._root / name).exists() or not (self._root / day).is_dir():
-            return []
-        begins = name.removesuffix(".zst") + page_format.PART
-        return [one for one in self._of_day(day) if one.name.startswith(begins)]
-
-    def _places(self, refs: Sequence[str]) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-        for name, frames in page_format.places_by_segment(refs).items():
-            yield from page_format.among_parts(name, frames, self._parts(name))
-
     def _erase(self, refs: Sequence[str]) -> int:
         """Overwritten in place: whoever appends to the file meanwhile does so at its end."""
         erased = 0
-        for name, places in self._places(refs):
+        for name, places in page_format.places_by_segment(refs).items():
             with suppress(FileNotFoundError), (self._root / name).open("r+b") as file:
                 size = os.fstat(file.fileno()).st_size
                 for offset, length in places:
@@ -243,10 +230,10 @@ class FolderArchive:
     def _drop(self, refs: Sequence[str]) -> int:
         """The file keeps its length and other pages their places; where pages were is a hole that takes no room."""
         freed = 0
-        for name, frames in self._places(refs):
+        for name, places in page_format.places_by_segment(refs).items():
             with suppress(FileNotFoundError), (self._root / name).open("r+b") as file:
                 before = _held_by(os.fstat(file.fileno()))
-                for offset, length in page_format.joined(frames, os.fstat(file.fileno()).st_size):
+                for offset, length in page_format.joined(places, os.fstat(file.fileno()).st_size):
                     file.seek(offset)
                     file.write(page_format.blank_frame(length)[: page_format.BLANK_HEAD])
                     file.flush()
@@ -279,7 +266,10 @@ class FolderArchive:
     def _write_segment(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with new_file(path) as file:
-            file.write(content)
+            for at in range(0, len(content), HOLE_BYTES):  # where pages were dropped stays a hole
+                piece = content[at : at + HOLE_BYTES]
+                file.seek(len(piece), os.SEEK_CUR) if not any(piece) else file.write(piece)
+            file.truncate(len(content))
         sync_folder(path.parent)
         sync_folder(self._root)
 

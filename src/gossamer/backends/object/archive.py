@@ -52,8 +52,6 @@ MAX_READS = 16  # at the same time
 PART_BYTES = 8 * 1024 * 1024
 PARTS_AT_ONCE = 4
 TOUCH_AFTER = timedelta(days=1)
-LISTED = 1000  # parts of an object at once
-SPLIT_GAP = 64 * 1024  # bytes: an object is split where at least so many were dropped
 GAP = 256 * 1024  # bytes between two pages of an object: a smaller gap is read along instead of making two requests
 _FILE = re.compile(r"files/[0-9a-f]{2}/([0-9a-f]{64})")
 
@@ -176,8 +174,6 @@ class ObjectArchive:
             frame = bytes(await self._store.get_range_async(key, start=offset, length=length))
         except Exception as error:
             if missing(error):
-                if part := page_format.part_with(await self._parts(key), offset):
-                    return await self._read(ref, *part, length)
                 raise page_format.missing_page(ref, self._place) from error
             if not beyond_end(error):
                 raise unavailable(error, self._place) from error
@@ -186,72 +182,30 @@ class ObjectArchive:
             raise Permanent(f"The archived page {ref} lies beyond the end of its object: replaced or truncated.")
         return frame
 
-    async def _parts(self, key: str) -> list[Segment]:
-        """What is left of an object from which pages were dropped."""
-        if page_format.PART in key:
-            return []
-        try:
-            begins = key.removesuffix(".zst") + page_format.PART
-            parts: list[Segment] = []
-            async for found in self._store.list(key.partition("/")[0], offset=begins, chunk_size=LISTED):
-                ours = [Segment(one["path"], one["size"]) for one in found if one["path"].startswith(begins)]
-                parts += ours
-                if len(ours) < len(found):
-                    break
-            return parts
-        except Exception as error:
-            raise unavailable(error, self._place) from error
-
-    async def _places(self, refs: Sequence[str]) -> list[tuple[str, list[tuple[int, int]]]]:
-        """By object and by part of one, where these pages lie, if it is there."""
-        found: list[tuple[str, list[tuple[int, int]]]] = []
-        for key, frames in page_format.places_by_segment(refs).items():
-            found += page_format.among_parts(key, frames, await self._parts(key))
-        return found
+    async def erase(self, refs: Sequence[str]) -> int:
+        return sum([erased async for erased, _ in self._blank(refs)])
 
     async def drop(self, refs: Sequence[str]) -> int:
-        """An object cannot have holes: what is left of it is written as parts, before it is deleted."""
-        freed = 0
-        for key, frames in await self._places(refs):
-            with suppress(Permanent):  # pruned meanwhile
-                content = bytearray(await self.read_segment(key))
-                every, gone = list(page_format.frames_in(bytes(content))), set(frames)
-                left = [place for place in every if place not in gone]
-                if len(left) == len(every):
-                    continue
-                for offset, length in gone.intersection(every):
-                    content[offset : offset + length] = page_format.blank_frame(length)
-                whole = f"{key.removesuffix('.zst').partition(page_format.PART)[0]}.zst"
-                start = page_format.start_of(key)
-                parts = list(page_format.joined(left, len(content), SPLIT_GAP))
-                names = [page_format.part_name(whole, start + offset) for offset, _ in parts]
-                try:
-                    for name, (offset, length) in zip(names, parts, strict=True):
-                        await self._store.put_async(name, bytes(content[offset : offset + length]), use_multipart=False)
-                    if key not in names:
-                        await self._store.delete_async(key)
-                except Exception as error:
-                    raise unavailable(error, self._place) from error
-                freed += len(content) - sum(length for _, length in parts)
-        return freed
+        return sum([freed async for _, freed in self._blank(refs)])
 
-    async def erase(self, refs: Sequence[str]) -> int:
-        erased = 0
-        for key, places in await self._places(refs):
+    async def _blank(self, refs: Sequence[str]) -> AsyncIterator[tuple[int, int]]:
+        """Of each object, how many pages were overwritten, and its size if nothing was left of it: an object has no
+        holes, so its room comes back with its last page."""
+        for key, places in page_format.places_by_segment(refs).items():
             with suppress(Permanent):  # pruned meanwhile
                 content = bytearray(await self.read_segment(key))
                 whole = [(offset, length) for offset, length in places if offset + length <= len(content)]
                 for offset, length in whole:
                     content[offset : offset + length] = page_format.blank_frame(length)
+                is_empty = page_format.is_empty(bytes(content))
                 try:
-                    if next(page_format.frames_in(bytes(content)), None) is None:
+                    if is_empty:
                         await self._store.delete_async(key)
-                    else:
+                    elif whole:
                         await self._store.put_async(key, bytes(content), use_multipart=False)
                 except Exception as error:
                     raise unavailable(error, self._place) from error
-                erased += len(whole)
-        return erased
+                yield len(whole), len(content) if is_empty else 0
 
     async def size(self) -> int:
         try:

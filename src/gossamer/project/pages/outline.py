@@ -108,7 +108,9 @@ async def save_recipe(
     found = await recipe_here(project, pages, caller, url, fields, record_type(file.stem))
     read_recipe(found.recipe.encode(), str(file))
     await asyncio.to_thread(write_draft, file, found.recipe)
-    return SavedRecipe(name=spider, file=file.relative_to(project.settings.root).as_posix())
+    root = project.settings.root
+    shown = file.relative_to(root) if file.is_relative_to(root) else file
+    return SavedRecipe(name=spider, file=shown.as_posix())
 
 
 async def _newest(project: Project, pages: PageReader, caller: Caller, url: str) -> PageFacts | None:

@@ -16,7 +16,7 @@ import asyncio
 import logging
 import re
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
@@ -359,15 +359,24 @@ def _names(text: bytes, urls: Collection[str]) -> bool:
 
 async def carry_out(project: Project, tell: Tell = lambda words: None) -> list[ForgetOrder]:
     """Carry out the open orders, unless another process does; return those that have ended. Raises Transient."""
-    seeds, ended = project.state.seeds, list[ForgetOrder]()
+    ended = list[ForgetOrder]()
     orders = ShelfKind(project.state.shelf, OPEN_ORDER, ForgetOrder)
-    if not (await orders.all()) or not await seeds.claim(LEASE, project.worker, LEASE_FOR):
-        return ended
 
     async def work() -> None:
         for order in sorted(await orders.all(), key=lambda one: one.at):
             ended.append(await Eraser(project, order, tell).run())
 
+    if await orders.all():
+        await change_archive(project, work)
+    return ended
+
+
+async def change_archive(project: Project, work: Callable[[], Awaitable[None]]) -> bool:
+    """Do work that overwrites pages of the archive, unless another process does such work: two that rewrite one object
+    would undo each other. False if it was not done. Raises Transient."""
+    seeds = project.state.seeds
+    if not await seeds.claim(LEASE, project.worker, LEASE_FOR):
+        return False
     working = asyncio.ensure_future(work())
     try:
         while not working.done():
@@ -375,12 +384,12 @@ async def carry_out(project: Project, tell: Tell = lambda words: None) -> list[F
             if not working.done() and not await seeds.claim(LEASE, project.worker, LEASE_FOR):
                 raise LeaseLost("Another process goes on with what is to be erased.")
         working.result()
+        return True
     finally:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         with suppress(GossamerError):
             await seeds.release(LEASE, project.worker)
-    return ended
 
 
 @asynccontextmanager

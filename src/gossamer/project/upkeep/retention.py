@@ -28,6 +28,7 @@ from ...settings import Settings
 from ...store.contract import SpareCopy
 from ...units import many, size
 from ..open import Project
+from ..records.erasure import change_archive
 from .disk import measure
 
 log = logging.getLogger("gossamer.upkeep")
@@ -35,6 +36,7 @@ LOOK = 60.0  # seconds between two looks of the leading scheduler
 LETTERS_KEPT = 10  # runs with dead letters are kept this many times as long, counted in runs
 RUNS_LOOKED_AT = 20  # old runs examined when a run ends; each run is examined that many times
 FORGOTTEN_AT_ONCE = 100
+COPIES_AT_ONCE = 50_000  # are overwritten together: an object of a bucket is rewritten once for all of them
 COPIES_STAY = timedelta(hours=1)  # what was fetched since may not be settled yet
 
 
@@ -162,11 +164,15 @@ async def forget_owned_jobs(project: Project) -> int:
 
 async def drop_copies(project: Project, keep: int) -> tuple[int, int]:
     """Delete raw copies beyond the newest `keep` of their page that nobody needs; return how many, and the bytes freed.
+    Nothing is deleted while archived pages are parsed again or erased.
 
     Needed are the copy of a page's newest facts, what a reparse would read, what a dead letter was parsed from, and
     what a running job or a job of a key has fetched.
     """
-    serving = {job.id for job in await project.state.jobs.jobs() if job.owner or job.state is JobState.RUNNING}
+    jobs = await project.state.jobs.jobs()
+    if any(job.parses_again and job.state is JobState.RUNNING for job in jobs):
+        return 0, 0
+    serving = {job.id for job in jobs if job.owner or job.state is JobState.RUNNING}
     letters = array("Q")  # eight bytes each: there may be millions
     async for letter in project.state.queue.letters(DeadFilter()):
         letters.append(_mark(letter.fingerprint, letter.job))
@@ -180,12 +186,25 @@ async def drop_copies(project: Project, keep: int) -> tuple[int, int]:
         return one.job in serving or (place < len(letters) and letters[place] == mark)
 
     copies = freed = 0
-    async for found in project.records.spare_copies(keep, project.clock.now() - COPIES_STAY.total_seconds()):
-        going = [one for one in found if not is_needed(one)]
+
+    async def drop(going: list[SpareCopy]) -> None:
+        nonlocal copies, freed
         # The copies first: after a crash the visits still say which were meant.
         freed += await project.archive.drop([one.ref for one in going])
         await project.records.forget_copies(going)
         copies += len(going)
+
+    async def work() -> None:
+        going: list[SpareCopy] = []
+        async for found in project.records.spare_copies(keep, project.clock.now() - COPIES_STAY.total_seconds()):
+            going += [one for one in found if not is_needed(one)]
+            if len(going) >= COPIES_AT_ONCE:
+                await drop(going)
+                going = []
+        if going:
+            await drop(going)
+
+    await change_archive(project, work)
     return copies, freed
 
 
