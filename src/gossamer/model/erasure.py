@@ -65,5 +65,6 @@ class ForgetOrder(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     texts: int = 0  # rows of the state that named an erased address
     done: int = 0  # parts
+    jobs: tuple[str, ...] = ()  # that saw erased files, until their records are counted again
     ended_at: float | None = None
     left: tuple[str, ...] = ()

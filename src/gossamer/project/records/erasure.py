@@ -66,7 +66,6 @@ class Eraser:
         shelf = project.state.shelf
         self._orders = ShelfKind(shelf, OPEN_ORDER, ForgetOrder)
         self._parts = ShelfKind(shelf, ORDER_PART, ForgetPart)
-        self._jobs_of_files = frozenset[str]()
 
     async def run(self) -> ForgetOrder:
         order, project = self._order, self._project
@@ -77,9 +76,9 @@ class Eraser:
         await self._erase_files(frozenset(url for part in parts for url in part.files))
         if order.scan:
             await self._scan(urls)
-        await recount_records(project, {job for part in parts for job in part.jobs} | self._jobs_of_files)
+        await recount_records(project, {job for part in parts for job in part.jobs} | set(self._order.jobs))
         left = [*await self._scrub_state(urls), *await self._unfinished(urls)]
-        await self._note(left=())
+        await self._note(left=(), jobs=())
         self._tell("Writing the files of the stores anew ...")
         left += [await project.records.compact(rewrite=order.rewrite), await project.state.erasure.compact()]
         left += await self._wait_for_outputs()
@@ -166,7 +165,7 @@ class Eraser:
         own = [one for one in own if one[2] in left]
         await project.records.mark_erased([record_mark(one) for one in own], self._order.until)
         found = await project.records.holdings(own, [])
-        self._jobs_of_files = frozenset(found.jobs)
+        await self._note(jobs=tuple(sorted({*self._order.jobs, *found.jobs})))
         await project.records.erase(own, found, self._order.until)
         files = sum([await project.archive.erase_file(digest) for digest in gone])
         await self._note(files=self._order.files + files)
