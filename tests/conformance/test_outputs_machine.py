@@ -70,6 +70,7 @@ class FragileOutput:
         self.rows_at_once = 3  # so that a round has several batches
         self.bytes_at_once = output.bytes_at_once
         self.mirrors = output.mirrors
+        self.numbered = output.numbered
 
     async def write(self, batch: Batch) -> list[Refused]:
         self._fragile.dies("before write")

@@ -74,6 +74,17 @@ async def reached(project: Project, state: str) -> OutputView:
     return found
 
 
+async def test_a_message_that_was_not_taken_comes_again_as_it_was(tmp_path: Path, receiver: Receiver) -> None:
+    async with telling(tmp_path, receiver) as project:
+        receiver.answers = [(503, {})]
+        await store(project, 80)
+        async with following(project):
+            await reached(project, "up-to-date")
+
+    assert [len(one.told["data"]["changes"]) for one in receiver.deliveries] == [80, 80]
+    assert len(receiver.ids()) == 1
+
+
 async def test_a_message_that_is_too_large_comes_in_halves(tmp_path: Path, receiver: Receiver) -> None:
     async with telling(tmp_path, receiver) as project:
         receiver.answers = [(413, {}), (413, {})]

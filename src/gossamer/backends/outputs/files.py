@@ -68,6 +68,7 @@ class FileOutput:
     rows_at_once = ROWS_AT_ONCE
     bytes_at_once = BYTES_AT_ONCE
     mirrors = True
+    numbered = True
 
     def __init__(self, files: Files, plan: Plan, format: str) -> None:
         """Raises Misconfigured, MissingExtra."""

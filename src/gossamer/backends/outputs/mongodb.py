@@ -28,6 +28,7 @@ class MongoOutput:
     rows_at_once = ROWS_AT_ONCE
     bytes_at_once = BYTES_AT_ONCE
     mirrors = True
+    numbered = False
 
     def __init__(self, url: str, database: str, collection: str, place: str, plan: Plan, id: str) -> None:
         try:

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ...errors import BackendUnavailable, BatchRefused, LeaseLost, Misconfigured, Transient
+from ...errors import BatchRefused, LeaseLost, Misconfigured, Transient
 from ...fetch.managed.secret_filter import hiding_of
 from ...model.secret_text import SecretRef, is_secret, revealed, stored_setting
 from ...settings import Settings
 from ...settings.output_tables import OutputTable
-from ...store.outputs.contract import Batch, Change, Output, Refused
+from ...store.outputs.contract import Batch, Change, Output, Refused, Unforeseen
 from ...terms import secrets_of
 from ..extensions import created, options_of
 
@@ -97,7 +97,7 @@ def _translated(what: str, hide: Callable[[str], str]) -> Iterator[None]:
         raise
     except Exception as error:
         words = hide(f"{type(error).__name__}: {error}"[:LONGEST_MESSAGE])
-        raise BackendUnavailable(f"{what} failed ({words}).") from error
+        raise Unforeseen(f"{what} failed ({words}).") from error
 
 
 def _hidden(text: str, secrets: Collection[str]) -> str:

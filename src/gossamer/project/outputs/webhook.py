@@ -42,6 +42,7 @@ class WebhookOutput:
     rows_at_once = ROWS_AT_ONCE
     bytes_at_once = BYTES_AT_ONCE
     mirrors = False
+    numbered = True
 
     def __init__(
         self,

@@ -66,6 +66,10 @@ class ColumnsWidened(Exception):
     nothing: every record is wanted again, because the rows so far have what the database made of them."""
 
 
+class Unforeseen(BackendUnavailable):
+    """A class of the project raised an error of which nobody knows what it means: the batch may be too much for it."""
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Changes in the order in which they are to be made. `fence` and `number` never decrease; a repeated batch has the
     same number, and a greater fence if another process repeats it. `part` tells parts of a batch apart that came one by
@@ -81,7 +85,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 @runtime_checkable
 class Output(Protocol):
     """A target, open. A batch has at most `rows_at_once`, and ends when it has `bytes_at_once`; `mirrors`: it holds
-    rows, which can be deleted, and not messages. What is not abstract may be left out by classes that derive from this
+    rows, which can be deleted, and not messages; `numbered`: what it writes goes by the number of a batch, which comes
+    again as it was. What is not abstract may be left out by classes that derive from this
     one."""
 
     @property
@@ -95,6 +100,10 @@ class Output(Protocol):
     @property
     def mirrors(self) -> bool:
         return True
+
+    @property
+    def numbered(self) -> bool:
+        return not self.mirrors
 
     @abstractmethod
     async def check(self) -> str:

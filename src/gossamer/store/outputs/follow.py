@@ -4,8 +4,8 @@ What it does: takes the lease of the output, reads the records that were stored 
 each portion, and moves the cursor. The record store is the buffer: while a target is away, nothing is kept in memory,
 and no crawl waits for it. How it fails: a target that is away is tried again after growing pauses; one that is
 misconfigured stops the output, with a sentence, until a person resumes it or its settings change; a row that it refuses
-is noted among the dead rows. An error that nobody foresaw counts as a target that is away, and the next batch is half
-as large, in case that was the reason. How it recovers: the cursor moves after the write, so that what a crash
+is noted among the dead rows. An error that nobody foresaw counts as a target that is away; a table gets a batch half
+as large next, in case that was the reason. How it recovers: the cursor moves after the write, so that what a crash
 interrupts is written again, to the same effect. A process that lost its lease is refused by the fence, in the state and
 in the target.
 """
@@ -30,7 +30,7 @@ from ...model.shelf import ABSENT, Shelf
 from ...units import discreet
 from ..contract import Records
 from .book import OutputBook, dead_key, rewound
-from .contract import Batch, Change, ColumnsWidened, Output, Refused, write_in_parts
+from .contract import Batch, Change, ColumnsWidened, Output, Refused, Unforeseen, write_in_parts
 from .plan import Plan
 from .portions import Portions
 
@@ -298,10 +298,11 @@ class Follower:
     async def _write(self, output: Output, batch: Batch) -> list[Refused]:
         try:
             refused = await write_in_parts(output, batch)
-        except (ColumnsWidened, LeaseLost, Misconfigured):
+        except ColumnsWidened:
             raise
-        except Exception:
-            self._halvings = min(self._halvings + 1, MOST_HALVINGS)
+        except Exception as error:
+            if not output.numbered and (isinstance(error, Unforeseen) or not isinstance(error, GossamerError)):
+                self._halvings = min(self._halvings + 1, MOST_HALVINGS)
             raise
         self._halvings = max(self._halvings - 1, 0)
         return refused
