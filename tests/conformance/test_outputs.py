@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from gossamer.backends.outputs.open import open_target
 from gossamer.errors import LeaseLost, Misconfigured
 from gossamer.model.output import ErasedRecord
 from gossamer.model.record import StoredRecord
@@ -16,6 +18,7 @@ from gossamer.store.contract import Version
 from gossamer.store.outputs.contract import Batch, Change, ColumnsWidened, Output, write_in_parts
 from gossamer.store.outputs.plan import Plan, column_name
 
+from ..services.postgres import shared_postgres
 from .outputs import SCHEMA, TARGETS, Target, record, shown
 
 
@@ -140,26 +143,122 @@ async def test_a_point_makes_a_column_of_whole_numbers_one_of_decimals(target: T
     assert len(said) == 1
 
 
-async def test_the_column_of_a_key_becomes_a_text_too_and_an_index_stays(target: Target) -> None:
+async def test_the_column_of_a_key_keeps_its_type(target: Target) -> None:
     if not target.has_history:
         pytest.skip("not a table")
     plan = target.plan(columns={"stock": "stock", "title": "title", "at": "_last_changed"}, key=("stock",))
     output = target.open(plan)
     await write_in_parts(output, batch(plan, record(1)))
+
+    [refused] = await write_in_parts(output, batch(plan, record(1), record(2, stock="many"), number=2))
+
+    assert "stock is " in refused.reason
+    assert refused.reason.endswith("'many' is no whole number that fits. It identifies a row, and keeps its type.") or (
+        refused.reason.endswith("'many' is no number. It identifies a row, and keeps its type.")
+    )
+    assert await target.query(f"SELECT stock, title FROM {target.table('products')}") == [(3, "lamp")]
+    one = record(1)
+    erased = ErasedRecord(type=one.type, site=one.site, key=one.key, url=one.url, data=one.data)
+    await write_in_parts(output, Batch(number=3, fence=1, changes=[plan.erase(erased)], schemas=[SCHEMA]))
     await output.close()
-    await target.query(f"CREATE INDEX by_title ON {target.table('products')} (title)")
-    await target.query(f"CREATE VIEW shown AS SELECT title FROM {target.table('products')}")
+    assert await target.query(f"SELECT stock FROM {target.table('products')}") == []
+
+
+@pytest.mark.parametrize("between", [False, True], ids=["before", "between"])
+async def test_of_two_outputs_on_a_table_none_makes_a_column_narrower(target: Target, between: bool) -> None:
+    if not target.has_history:
+        pytest.skip("not a table")
+    plan = target.plan()
+    one, other = target.open(plan), open_target(target.url, plan, id="other", root=target.folder)
+    await write_in_parts(one, batch(plan, record(1)))
+    await write_in_parts(other, batch(plan, record(2)))
+
+    async def widen() -> None:
+        await told_anew(other, batch(plan, record(2), record(3, stock="many"), record(4, stock="007"), number=2))
+
+    if between:  # of what one of them found out, and its alteration
+        engine = one._engine  # type: ignore[attr-defined]
+        transact = engine.transact
+
+        async def interrupted(work: Any) -> Any:
+            try:
+                return await transact(work)
+            except BaseException:
+                engine.transact = transact
+                await widen()
+                raise
+
+        engine.transact = interrupted
+    else:
+        await widen()
+
+    await told_anew(one, batch(plan, record(1), record(5, stock=1.5), number=2))
+
+    await one.close()
+    await other.close()
+    stocks = {key: row[2] for key, row in (await target.rows()).items()}
+    assert stocks == {"k1": "3", "k2": "3", "k3": "many", "k4": "007", "k5": "1.5"}
+
+
+async def test_a_new_table_and_a_new_column_fit_all_rows_of_the_batch_that_makes_them(
+    target: Target, output: Output
+) -> None:
+    if not target.has_history:
+        pytest.skip("not a table")
+    plan = target.plan()
+
+    def lamps(number: int, name: str) -> Batch:
+        some = [record(number), record(number + 1, stock="many")]
+        for one, value in zip(some, (number, "a"), strict=True):
+            one.data[name] = value
+        return batch(plan, *some, number=number)
+
+    said = await told_anew(output, lamps(1, "first"), lamps(3, "second"))
+
+    assert said == []
+    assert [str((await target.values(key, "first"))[0]) for key in ("k1", "k2")] == ["1", "a"]
+    assert [str((await target.values(key, "second"))[0]) for key in ("k3", "k4")] == ["3", "a"]
+    assert [(await target.values(key, "stock"))[0] for key in ("k3", "k4")] == ["3", "many"]
+
+
+ADDED = {
+    "index": "CREATE INDEX by_title ON PRODUCTS (title)",
+    "unique index": "CREATE UNIQUE INDEX by_title ON products (title, _key)",
+    "default": "ALTER TABLE products ADD COLUMN note VARCHAR DEFAULT 'none'",
+    "trigger": "CREATE TRIGGER touched AFTER INSERT ON Products BEGIN SELECT 1; END",
+    "generated": "ALTER TABLE products ADD COLUMN large GENERATED ALWAYS AS (stock > 5) VIRTUAL",
+    "check": "ALTER TABLE products ADD COLUMN note VARCHAR CHECK (note <> 'x')",
+    "comment": "COMMENT ON COLUMN products.title IS 'shown'",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "added"),
+    [("sqlite", one) for one in ADDED if one != "comment"]
+    + [("duckdb", one) for one in ("index", "unique index", "default", "comment")],
+)
+async def test_a_table_to_which_a_person_has_added_something_is_not_made_anew(
+    name: str, added: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    target = Target(name, tmp_path, request)
+    plan = target.plan()
     output = target.open(plan)
+    await write_in_parts(output, batch(plan, record(1)))
+    await target.query(ADDED[added])
+    definition = {
+        "sqlite": "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'gossamer%' ORDER BY 1",
+        "duckdb": "SELECT sql FROM duckdb_tables() UNION ALL SELECT sql FROM duckdb_indexes() ORDER BY 1",
+    }[name]
+    before = await target.query(definition)
 
-    await told_anew(output, batch(plan, record(1)), batch(plan, record(2, stock="many"), number=2))
+    refused = await write_in_parts(output, batch(plan, record(2, stock="many"), record(3), number=2))
 
     await output.close()
-    found = await target.query(f"SELECT stock, title FROM {target.table('products')} ORDER BY stock")
-    assert found == [("3", "lamp"), ("many", "lamp")]
-    assert await target.query("SELECT count(*) FROM shown") == [(2,)]
-    if target.name != "postgres":
-        index = {"sqlite": "SELECT name FROM sqlite_master WHERE type = 'index' AND name = 'by_title'"}
-        assert len(await target.query(index.get(target.name, "SELECT 1 FROM duckdb_indexes()"))) == 1
+    assert [(one.change.identity[2], "something that Gossamer did not make" in one.reason) for one in refused] == [
+        ("k2", True)
+    ]
+    assert await target.query(definition) == before
+    assert set(await target.rows()) == {"k1", "k3"}
 
 
 async def test_the_history_of_a_table_of_ours_gets_the_new_type_too(target: Target) -> None:
@@ -198,6 +297,43 @@ async def test_a_column_that_the_database_does_not_alter_has_dead_rows_with_the_
     assert key == "k2"
     assert "stock is bigint: 'many' is no number. " in reason
     assert "cannot alter type of a column used by a view" in reason
+    assert set(await target.rows()) == {"k1", "k3"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "time", "said"),
+    [
+        ("LOCKED_WITHIN", timedelta(milliseconds=1), "lock timeout"),
+        ("ALTERED_WITHIN", timedelta(microseconds=1), "that takes longer than 0:00:00.000001"),
+    ],
+)
+async def test_a_column_that_takes_too_long_to_alter_has_dead_rows_and_the_output_goes_on(
+    postgres: Any,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    time: timedelta,
+    said: str,
+) -> None:
+    import asyncpg
+
+    target = Target("postgres", tmp_path, request)
+    await target.prepare()
+    plan = target.plan()
+    output = target.open(plan)
+    await write_in_parts(output, batch(plan, record(1)))
+    monkeypatch.setattr(f"gossamer.backends.outputs.postgres.{limit}", time)
+    reader = await asyncpg.connect(shared_postgres().address())
+    if limit == "LOCKED_WITHIN":
+        await reader.transaction().start()
+        await reader.fetch(f"SELECT * FROM {target.table('products')}")
+
+    refused = await write_in_parts(output, batch(plan, record(2, stock="many"), record(3), number=2))
+
+    await output.close()
+    await reader.close()
+    assert [(one.change.identity[2], said in one.reason) for one in refused] == [("k2", True)]
     assert set(await target.rows()) == {"k1", "k3"}
 
 

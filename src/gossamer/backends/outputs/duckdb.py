@@ -18,7 +18,7 @@ import msgspec
 
 from ...errors import BackendUnavailable, BatchRefused, GossamerError, Misconfigured, MissingExtra
 from .kinds import Cell, Kind
-from .sql import Session, column, make_anew, to_its_end
+from .sql import Session, are_as, column, make_anew, to_its_end
 
 T = TypeVar("T")
 log = logging.getLogger("gossamer.outputs")
@@ -96,14 +96,26 @@ class DuckdbEngine:
     def lock(self, table: str) -> str:
         return ""  # the file has one writer
 
-    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
-        schema, _, name = table.rpartition(".")
-        rows = await session.rows(
-            "SELECT sql FROM duckdb_indexes() WHERE table_name = ? AND schema_name = ? AND sql IS NOT NULL",
-            name,
+    async def alter(self, session: Session, table: str, types: Mapping[str, str], known: Mapping[str, str]) -> bool:
+        if not are_as(await self.columns(session, table), known):
+            return False
+        schema, _, plain = table.rpartition(".")
+        where = "WHERE table_name = ? AND schema_name = ?"
+
+        async def definition(name: str) -> tuple[object, ...]:
+            at = name.rpartition(".")[2], schema or "main"
+            [(sql, said)] = await session.rows(f"SELECT sql, comment FROM duckdb_tables() {where}", *at)  # noqa: S608
+            indexes = await session.rows(f"SELECT sql FROM duckdb_indexes() {where}", *at)  # noqa: S608
+            notes = await session.rows(f"SELECT comment FROM duckdb_columns() {where} AND comment <> ''", *at)  # noqa: S608
+            return str(sql).partition("(")[2], said, indexes, notes
+
+        [(key,)] = await session.rows(
+            f"SELECT constraint_column_names FROM duckdb_constraints() {where} AND constraint_type = 'PRIMARY KEY'",  # noqa: S608
+            plain,
             schema or "main",
         )
-        await make_anew(self, session, table, types, [sql for (sql,) in rows])
+        await make_anew(self, session, table, types, key, definition)
+        return True
 
     async def purge(self, tables: Sequence[str]) -> None:
         try:

@@ -14,12 +14,14 @@ import msgspec
 
 from ...errors import BackendUnavailable, BatchRefused, GossamerError, Misconfigured
 from .kinds import Cell, Kind
-from .sql import Session, column, quoted
+from .sql import Session, are_as, column, quoted
 
 T = TypeVar("T")
 CONNECT_WITHIN = timedelta(seconds=10)
 ANSWER_WITHIN = timedelta(seconds=60)
 CLOSE_WITHIN = timedelta(seconds=5)
+LOCKED_WITHIN = timedelta(seconds=10)  # a table whose column is altered
+ALTERED_WITHIN = timedelta(hours=1)  # nobody reads the table meanwhile
 VACUUM_SECONDS = 600
 DRIVER_ERRORS = (
     asyncpg.PostgresError,
@@ -83,11 +85,29 @@ class PostgresEngine:
     def lock(self, table: str) -> str:
         return "SELECT pg_advisory_xact_lock(hashtext('gossamer output'))"
 
-    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
+    async def alter(self, session: Session, table: str, types: Mapping[str, str], known: Mapping[str, str]) -> bool:
         told = ", ".join(
             f"ALTER COLUMN {column(name)} TYPE {type} USING {column(name)}::{type}" for name, type in types.items()
         )
-        await session.rows(f"ALTER TABLE {quoted(table)} {told}")
+        try:
+            # While it waits for a long query, everybody else waits for it.
+            await session.rows(f"SET LOCAL lock_timeout = {int(LOCKED_WITHIN.total_seconds() * 1000)}")
+            await session.rows("SET LOCAL statement_timeout = 0")
+            await session.rows(f"LOCK TABLE {quoted(table)} IN ACCESS EXCLUSIVE MODE")
+            if not are_as(await self.columns(session, table), known):
+                return False
+            await self._connection.execute(
+                f"ALTER TABLE {quoted(table)} {told}", timeout=ALTERED_WITHIN.total_seconds()
+            )
+            return True
+        except (asyncpg.PostgresError, TimeoutError) as error:
+            code = getattr(error, "sqlstate", None) or ""
+            if code[:2] in ("08", "40") or code[:3] == "57P":  # the server goes away, or two waited for each other
+                raise
+            why = str(error).partition("\n")[0] or f"that takes longer than {ALTERED_WITHIN}"
+            raise Misconfigured(
+                f"{self.place} does not alter it: {why}. Alter the column, and rewind the output."
+            ) from error
 
     async def purge(self, tables: Sequence[str]) -> None:
         """Where the user may not, the server does so by itself, later."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ...errors import BackendUnavailable, BatchRefused, GossamerError, Misconfigured
 from .kinds import Cell, Kind
-from .sql import Session, make_anew, to_its_end
+from .sql import Session, are_as, make_anew, to_its_end
 
 T = TypeVar("T")
 WAITS = 10.0  # seconds, for others that write to the file
@@ -80,13 +80,20 @@ class SqliteEngine:
     def lock(self, table: str) -> str:
         return ""  # the file has one writer
 
-    async def alter(self, session: Session, table: str, types: Mapping[str, str]) -> None:
-        rows = await session.rows(
-            "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL",
-            table,
-        )
+    async def alter(self, session: Session, table: str, types: Mapping[str, str], known: Mapping[str, str]) -> bool:
+        if not are_as(await self.columns(session, table), known):
+            return False
+
+        async def definition(name: str) -> list[tuple[str, str]]:
+            rows = await session.rows(
+                "SELECT type, sql FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND type <> 'view'", name
+            )
+            return sorted((type, str(sql).partition("(")[2]) for type, sql in rows)
+
+        key = await session.rows("SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", table)
         await session.rows("PRAGMA legacy_alter_table = ON")  # a view of this table does not prevent its replacement
-        await make_anew(self, session, table, types, [sql for (sql,) in rows])
+        await make_anew(self, session, table, types, [name for (name,) in key], definition)
+        return True
 
     async def purge(self, tables: Sequence[str]) -> None:
         """Deleted rows are overwritten (secure_delete), but not what was moved when a page of the file was rebuilt."""

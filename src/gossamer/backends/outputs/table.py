@@ -4,7 +4,7 @@ What it does: creates the table with columns of the declared types, or writes th
 An older version of a record never replaces a newer one, where the table has a column for its time. A small table beside
 it, `gossamer_outputs`, holds the fence of each output, and is written in every transaction: a process that was replaced
 changes nothing more.
-A column of a table of ours becomes a text, or a decimal number, when a value does not fit.
+A column of a table of ours becomes a text, or a decimal number, when a value does not fit; one of the key does not.
 How it fails: Misconfigured (no such column, no unique key), LeaseLost, BatchRefused if the database refuses a row. How
 it recovers: a batch is a transaction that may be repeated.
 """
@@ -21,33 +21,16 @@ from ...errors import BatchRefused, LeaseLost, Misconfigured
 from ...store.outputs.contract import BYTES_AT_ONCE, DELETE, ERASE, PUT, Batch, Change, ColumnsWidened, Past, Refused
 from ...store.outputs.plan import LONGEST_NAME, MOST_COLUMNS, Plan, moment
 from .kinds import OWN_KINDS, Cell, Kind, cell, declared_kinds, fits, kind_of_type, kind_of_value
-from .sql import Engine, Session, column, quoted
+from .sql import Engine, Layout, Misfit, Session, are_as, column, layout_sql, quoted
 
 FENCES = "gossamer_outputs"
 ROWS_AT_ONCE = 500
 MOST_SHOWN = 20  # names in a message
 ALTER = "Alter the column, and rewind the output."
+KEY = "It identifies a row, and keeps its type."
 HISTORY = {"valid_from": "_last_changed", "version": "_version"}  # columns of a history besides the mapped ones
 
 _NAME = re.compile(r"[^\W\d]\w{0,62}(?:\.[^\W\d]\w{0,62})?")
-
-
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """A table as it is: its columns with their types, the key, and whether it is ours."""
-
-    name: str
-    types: dict[str, str]
-    key: tuple[str, ...]
-    made: bool
-    guard: str | None = None  # the column with the time of a row's version
-
-
-class _Misfit(Exception):
-    """Columns of a table of ours cannot hold the values of a batch; `types` can."""
-
-    def __init__(self, layout: Layout, types: dict[str, str]) -> None:
-        self.layout = layout
-        self.types = types
 
 
 def table_name(text: str, *, of: str) -> str:
@@ -65,6 +48,7 @@ class TableOutput:
     rows_at_once = ROWS_AT_ONCE
     bytes_at_once = BYTES_AT_ONCE
     mirrors = True
+    numbered = False
 
     def __init__(self, engine: Engine, plan: Plan, table: str, history: str, id: str) -> None:
         self._engine = engine
@@ -107,7 +91,7 @@ class TableOutput:
     async def write(self, batch: Batch) -> list[Refused]:
         try:
             refused = await self._engine.transact(lambda session: self._in_one(session, batch))
-        except _Misfit as found:
+        except Misfit as found:
             self._layout = self._past = None
             await self._widen(batch.fence, found)
             return await self.write(batch)
@@ -118,16 +102,26 @@ class TableOutput:
             await self._engine.purge([table for table in (self._table, self._history) if table])
         return refused
 
-    async def _widen(self, fence: int, found: _Misfit) -> None:
-        """Raises ColumnsWidened, unless the database does not alter these columns."""
+    async def _widen(self, fence: int, found: Misfit) -> None:
+        """Raises ColumnsWidened, unless the columns are new, or other ones by now, or cannot be altered."""
         table = found.layout.name
 
-        async def work(session: Session) -> None:
+        async def work(session: Session) -> bool:
             await self._demand_fence(session, fence)
-            await self._engine.alter(session, table, found.types)
+            there = await self._engine.columns(session, table)
+            if not there:  # the transaction that found it created the table
+                key = (*found.layout.key, "version") if table == self._history else found.layout.key
+                await self._create(session, table, {**found.layout.types, **found.types}, key)
+                return False
+            if new := {name: type for name, type in found.types.items() if name not in there}:
+                await self._add(session, found.layout, new)
+                return False
+            known = {name: type for name, type in found.layout.types.items() if name in there}
+            return await self._engine.alter(session, table, found.types, known)
 
         try:
-            await self._engine.transact(work)
+            if not await self._engine.transact(work):
+                return
         except (BatchRefused, Misconfigured) as error:
             self._fixed |= {(table, name): str(error) for name in found.types}
             return
@@ -137,6 +131,9 @@ class TableOutput:
     async def _in_one(self, session: Session, batch: Batch) -> list[Refused]:
         changes = batch.changes
         await self._demand_fence(session, batch.fence)
+        for known in (self._layout, self._past):
+            if known is not None and not are_as(await self._engine.columns(session, known.name), known.types):
+                self._layout = self._past = None  # another output or a person has altered the table
         kinds = declared_kinds(batch.schemas, self._plan.table.columns)
         if self._layout is None or self._layout.made:
             self._layout = await self._ready(session, self._table, kinds, changes, self._layout)
@@ -264,9 +261,7 @@ class TableOutput:
     async def _create(self, session: Session, table: str, types: Mapping[str, str], key: Sequence[str]) -> None:
         if lock := self._engine.lock(table):
             await session.rows(lock)
-        told = ", ".join(f"{column(name)} {type}{' NOT NULL' if name in key else ''}" for name, type in types.items())
-        primary = ", ".join(map(column, key))
-        await session.rows(f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({told}, PRIMARY KEY ({primary}))")
+        await session.rows(f"CREATE TABLE IF NOT EXISTS {layout_sql(table, types, key)}")
         await self._note_made(session, table)
 
     async def _add(self, session: Session, layout: Layout, new: Mapping[str, str]) -> Layout:
@@ -277,16 +272,16 @@ class TableOutput:
         return msgspec.structs.replace(layout, types=types, guard=self._guard(types))
 
     def _demand_room(self, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Raises _Misfit for rows that do not fit their columns, if the table is ours."""
+        """Raises Misfit for rows that do not fit their columns, if the table is ours."""
         found: dict[str, Kind] = {}
         for row in rows if layout.made else ():
             for name, type in layout.types.items():
                 value, kind = row.get(name), kind_of_type(type)
-                if not fits(value, kind) and (layout.name, name) not in self._fixed:
+                if name not in layout.key and not fits(value, kind) and (layout.name, name) not in self._fixed:
                     is_number = kind == "int" and fits(value, "numeric") and found.get(name) != "text"
                     found[name] = "numeric" if is_number else "text"
         if found:
-            raise _Misfit(layout, {name: self._engine.types[kind] for name, kind in found.items()})
+            raise Misfit(layout, {name: self._engine.types[kind] for name, kind in found.items()})
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -304,7 +299,8 @@ class TableOutput:
                     try:
                         row.append(cell(one.row.get(name), kind))
                     except ValueError as error:
-                        advice = self._fixed.get((layout.name, name), "" if layout.made else ALTER)
+                        advice = ALTER if not layout.made else KEY if name in layout.key else ""
+                        advice = self._fixed.get((layout.name, name), advice)
                         raise ValueError(f"{name} is {layout.types[name]}: {error}. {advice}".strip()) from None
                 where = tuple(row[names.index(name)] for name in layout.key)
                 if None in where:
