@@ -87,6 +87,7 @@ class ModelJob:
     ending: str = ""
     outcome: str = ""
     doubted: bool = False
+    unseen: set[str] = field(default_factory=set)  # records that made it doubted
     seeds: tuple[str, ...] = ()  # of a schedule, until a worker reads them
     optional: set[str] = field(default_factory=set)  # pages that may be fresh
     min_age: bool = False  # leaves out pages that are fresh
@@ -244,7 +245,7 @@ class Model:
             if job.frontier.keys() - before and job.ending != "replaced":
                 job.is_over = False
             elif touched and job.is_over:
-                job.outcome = self._outcome(job)
+                self._settle_again(job)
 
     def purge(self) -> None:
         self.step += 1
@@ -253,7 +254,7 @@ class Model:
             for path in letters:
                 job.states[path] = ("dropped", f"purged: {job.states[path][1]}")
             if letters and job.is_over and job.ending != "replaced":
-                job.outcome = self._outcome(job)
+                self._settle_again(job)
 
     def reparse(self) -> None:
         """Every page's newest copy is parsed again by the spiders as they are now: a job for each of them."""
@@ -505,16 +506,21 @@ class Model:
             for path in closed:
                 one.states[path] = ("done", "")
             if closed and one.is_over and one.ending != "replaced":
-                one.outcome = self._outcome(one)
+                self._settle_again(one)
 
     def _retire(self, job: ModelJob, earlier: Sequence[ModelJob]) -> None:
         last = next((one for one in reversed(earlier) if _is_good(one)), earlier[-1])
         tried_all = set(job.drops) <= WHOLE_RUN and earlier[-1].depth == job.depth
+        numbers = {one.number for one in earlier}
         if tried_all and len(last.seen) >= MANY and len(job.seen) < len(last.seen) / 2:
             job.doubted = True
+            job.unseen = {
+                key
+                for key, record in self.records.items()
+                if record.seen & numbers and record.spider == job.spider and not record.is_gone and key not in job.seen
+            }
             return
         everywhere = tried_all and set(job.dead) <= NOT_FOUND
-        numbers = {one.number for one in earlier}
         for key, record in self.records.items():
             if record.is_gone or key in job.seen or not record.seen & numbers or record.spider != job.spider:
                 continue
@@ -526,6 +532,13 @@ class Model:
     def _lose(self, record: ModelRecord) -> None:
         record.versions.append(None)
         record.checked = self.step
+
+    def _settle_again(self, job: ModelJob) -> None:
+        """Letters of an ended job were settled: it is no worse for that, and not doubted if it has now seen all."""
+        job.doubted = job.doubted and not job.unseen <= job.seen.keys()
+        outcome = self._outcome(job)
+        if outcome != "empty":
+            job.outcome = outcome
 
     def _outcome(self, job: ModelJob) -> str:
         dead, drops = job.dead, job.drops
