@@ -4,8 +4,10 @@ with one is said once."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+import gc
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,23 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, JobWaits, Trouble
+from gossamer.clock import Backoff, SystemClock
+from gossamer.crawl import second_opinion
+from gossamer.crawl.second_opinion import SecondOpinion
+from gossamer.crawl.seeding import admission_of
+from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, JobWaits, Released, Trouble
 from gossamer.model.job import RAW_PAGES, Job, JobState, JobTerms
 from gossamer.model.task import Candidate, Request
+from gossamer.parse.site import RawPageSpider
 from gossamer.parse.spider import Spider
 from gossamer.project.jobs.slots import PoolTerms
 from gossamer.project.jobs.worker_pool import WorkerPool
 from gossamer.project.open import Project, open_project
-from gossamer.project.transports import SharedTransports
+from gossamer.project.transports import Shared, SharedTransports
 from gossamer.schedule.sources import PagesSource, WantedPage
 from gossamer.settings import load
-from gossamer.terms import job_terms
+from gossamer.store.sink import Sink
+from gossamer.terms import job_terms, link_scope, site_terms
 from tests.journey.test_scheduled_jobs import SPIDER, source
 from tests.patience import MOMENT, PATIENCE, until
 from tests.services.valkey import ValkeyServer, running_valkey
@@ -212,6 +220,24 @@ async def test_a_job_whose_settings_allow_other_hosts_has_connections_of_its_own
                     return later is not before
 
             await until(are_others)
+
+
+async def test_connections_that_are_being_closed_are_closed_before_their_process_ends(tmp_path: Path) -> None:
+    begun, may_end, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[None]:
+        yield
+        begun.set()
+        await may_end.wait()
+        ended.set()
+
+    async with Shared[None](SystemClock(), linger=timedelta(0)) as shared:
+        async with shared.of((), opening):
+            pass
+        await begun.wait()
+        asyncio.get_running_loop().call_soon(may_end.set)
+    assert ended.is_set()
 
 
 async def single_page(crew: Shift, url: str) -> Job:
@@ -440,3 +466,165 @@ async def test_a_job_that_waits_with_its_source_for_a_window_makes_way(
             day = await crew.job("day", source=source(urls=[site.url]))
             await until(lambda: day.id in crew.ears.jobs(JobEnded))
         assert {await crew.standing(job) for job in nights} == {JobState.RUNNING}
+
+
+async def batch(crew: Shift, urls: Sequence[str], *, note: str = "") -> Job:
+    """A job as the API opens it, with its pages in the queue. Its terms hold the note with each of them."""
+    pages = tuple(WantedPage(request=Request(url=url, data={"note": note})) for url in urls)
+    source = msgspec.json.encode(PagesSource(pages=pages)).decode()
+    terms = JobTerms(spider=RAW_PAGES, source=source, depth=0, owner="key")
+    admission = admission_of(crew.system.rules, RawPageSpider(), link_scope(crew.system.settings, None, 0), named=True)
+    seeds = admission.judge([Request(url=url) for url in urls]).candidates
+    job, _ = await crew.system.state.jobs.open_job(f"batch-{uuid4().hex[:8]}", terms, fresh=False, seeds=seeds)
+    return job
+
+
+BATCHES = msgspec.structs.replace(QUICK, turn=HOUR, idle=HOUR)
+HERE = {"fetch.allow_hosts": ["127.0.0.1"]}
+
+
+async def test_batches_that_begin_together_ask_for_no_more_pages_than_their_share(tmp_path: Path, site: Site) -> None:
+    async with shift(tmp_path, terms=BATCHES, **{"crawl.concurrency": 4, **HERE}) as crew:
+        asked: dict[str, int] = {}  # pages, by the first call of a job
+
+        class Leases:
+            def __init__(self, frontier: Any) -> None:
+                self.frontier = frontier
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self.frontier, name)
+
+            async def lease(self, job: str, worker: str, wanted: int, *more: Any) -> Any:
+                asked.setdefault(job, wanted)
+                return await self.frontier.lease(job, worker, wanted, *more)
+
+        @contextmanager
+        def frontier_for(terms_for: Any) -> Iterator[Any]:
+            with crew.system.state.frontier_for(terms_for) as frontier:
+                yield Leases(frontier)
+
+        state = msgspec.structs.replace(crew.system.state, frontier_for=frontier_for)
+        crew.pool = WorkerPool(msgspec.structs.replace(crew.system, state=state), crew.ears, terms=BATCHES)
+        jobs = [await batch(crew, [f"{site.url}{n}-{page}" for page in range(20)]) for n in range(4)]
+        async with crew.on():
+            await until(lambda: {*crew.ears.jobs(JobEnded)} == {job.id for job in jobs})
+    assert len(asked) == 4
+    assert sum(asked.values()) <= 4 + 2 + 2 + 1  # as the first, the second, the third and the fourth job
+
+
+async def test_a_batch_that_cannot_begin_ends_with_its_worker(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a worker that has no room for results
+    waits = asyncio.Event()
+
+    def full(_: object) -> bool:
+        waits.set()
+        return True
+
+    monkeypatch.setattr(Sink, "full", property(full))
+    async with shift(tmp_path, terms=BATCHES, **HERE) as crew:
+        job = await batch(crew, [site.url])
+        async with asyncio.timeout(PATIENCE), crew.on():
+            await asyncio.wait_for(waits.wait(), PATIENCE)
+        # then it ends when it is drained, and the job is not begun
+        assert await crew.standing(job) is JobState.RUNNING
+    assert crew.ears.jobs(JobBegun) == []
+
+
+async def test_names_that_do_not_exist_in_one_batch_do_not_stop_another(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def look(self: SecondOpinion) -> None:
+        self._peers, self._peers_settle = 1, True  # another machine is alive
+
+    monkeypatch.setattr(SecondOpinion, "_look", look)
+    monkeypatch.setattr(second_opinion, "RESTS", Backoff(first=HOUR, longest=HOUR))
+    async with shift(tmp_path, terms=BATCHES, **HERE) as crew, crew.on():
+        await batch(crew, [f"http://no{n}.invalid/" for n in range(4)])
+        await until(lambda: len(crew.ears.jobs(Released)) >= 4)
+        good = await batch(crew, [site.url])
+        await until(lambda: crew.ears.jobs(JobEnded) == [good.id])
+
+
+async def test_the_pages_of_large_batches_are_not_kept_in_memory(tmp_path: Path, state: dict[str, str]) -> None:
+    size = 2_000_000  # characters
+    async with shift(tmp_path, **state) as crew:
+        system = crew.system
+        jobs = [await batch(crew, ["http://a.test/"], note="x" * size) for _ in range(3)]
+        with system.state.frontier_for(system.live.follow(site_terms)) as frontier:
+            tracemalloc.start()
+            try:
+                assert len(await system.state.jobs.running_jobs()) == 3
+                for job in jobs:
+                    assert (await frontier.lease(job.id, "w", 1)).leases
+                gc.collect()
+                kept, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+    assert kept < size
+
+
+class Server:
+    """Answers with what `respond` gives for a path: a target to move to, or None for a page. Notes the paths."""
+
+    def __init__(self, respond: Callable[[str], Awaitable[str | None]]) -> None:
+        self.paths: list[str] = []
+        self._respond = respond
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                path = head.split(b" ")[1].decode()
+                self.paths.append(path)
+                to = await self._respond(path)
+                if to is not None:
+                    writer.write(f"HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n".encode())
+                else:
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 9\r\n\r\n<p>Hi</p>")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
+        try:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        finally:
+            server.close()
+
+
+async def test_a_page_of_a_batch_that_moved_does_not_wait_for_a_slow_one(tmp_path: Path) -> None:
+    come = asyncio.Event()
+
+    async def respond(path: str) -> str | None:
+        if path == "/slow":
+            await come.wait()
+        elif path == "/target":
+            come.set()
+        return "/target" if path == "/moved" else None
+
+    server = Server(respond)
+    async with server.open() as url, shift(tmp_path, terms=BATCHES, **HERE) as crew, crew.on():
+        job = await batch(crew, [f"{url}slow", f"{url}moved"])
+        await until(lambda: crew.ears.jobs(JobEnded) == [job.id])
+    assert {*server.paths} == {"/slow", "/moved", "/target"}
+
+
+async def test_a_slow_robots_txt_that_moved_keeps_pages_of_its_site_from_waiting_for_each_other(tmp_path: Path) -> None:
+    async def respond(path: str) -> str | None:
+        if path == "/robots.txt":
+            await asyncio.sleep(0.5)  # several turns
+            return "/elsewhere.txt"
+        return None
+
+    server = Server(respond)
+    paced = {"crawl.concurrency": 8, "politeness.rate": "10/s", "politeness.robots": True, "politeness.concurrency": 4}
+    async with server.open() as url, shift(tmp_path, terms=BATCHES, **paced) as crew, crew.on():
+        jobs = [await crew.job(f"job-{n}", source=source(urls=[f"{url}{n}"])) for n in range(2)]
+        await until(lambda: {*crew.ears.jobs(JobEnded)} == {job.id for job in jobs})
+    # then none of them was given back because its turn did not come
+    assert crew.ears.jobs(Released) == []
+    assert server.paths[:2] == ["/robots.txt", "/elsewhere.txt"]

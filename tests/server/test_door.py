@@ -14,7 +14,7 @@ import pytest
 
 from gossamer.model.job import JobTerms
 from gossamer.project.access.keys import LOCAL, audit_lines, list_keys, one_time_token, revoke_key
-from gossamer.project.jobs import api_views
+from gossamer.project.jobs import api_jobs, api_views
 from gossamer.server import job_routes
 from gossamer.server.app import ENDPOINTS
 from gossamer.server.endpoint import PUBLIC
@@ -240,6 +240,21 @@ async def test_a_key_has_so_many_jobs_open_and_no_more(door: Served) -> None:
     assert answers[3].json()["job_id"] == answers[0].json()["job_id"]
     assert "retry-after" in answers[2].headers
     assert (await door.post("/api/v1/scrape/async", {"url": f"{PAGE}3"})).status_code == 202
+
+
+async def test_the_bodies_of_a_job_too_many_are_not_stored(door: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored, usual = [], api_jobs.archive_long_bodies
+
+    async def store(candidates: Any, *more: Any) -> Any:
+        stored.extend(one.url for one in candidates)
+        return await usual(candidates, *more)
+
+    monkeypatch.setattr(api_jobs, "archive_long_bodies", store)
+    key = await door.new_key("one", "scrape", "jobs", open_jobs=1)
+    answers = [await door.post("/api/v1/scrape/async", {"url": f"{PAGE}{n}"}, key) for n in (1, 2)]
+
+    assert [one.status_code for one in answers] == [202, 429]
+    assert stored == [f"{PAGE}1"]
 
 
 async def test_a_crawl_has_so_many_pages_and_no_more(tmp_path: Path) -> None:

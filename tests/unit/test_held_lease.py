@@ -178,3 +178,30 @@ async def test_the_first_failure_of_a_settlement_is_told_at_once() -> None:
     assert not settling.done()
     assert await while_time_passes(clock, settling) == "settled"
     assert len(told) == 1
+
+
+async def test_a_turn_does_not_end_while_other_pages_may_wait_for_what_this_one_looks_up() -> None:
+    clock = VirtualClock()
+    pacer = Pacer(clock)
+    one = paced(clock, pacer, Pace(2.0, 1, 2.0))
+    async with one.keeping_turn(TASK.site):
+        first = requested(pacer, one)
+        await first.enter()
+        first.left()
+        clock.advance(10)
+        assert not one.end_turn(clock.monotonic())
+    assert one.end_turn(clock.monotonic())
+
+    # when its turn was over before, then it takes another one before others have to wait for it
+    taken = []
+
+    async def take_turn() -> None:
+        taken.append(one.turn_number)
+        one.begin_turn(2, Pace(2.0, 1, 2.0), clock.monotonic())
+
+    one.take_turn = take_turn
+    async with one.keeping_turn("elsewhere.test"):
+        assert taken == []
+    async with one.keeping_turn(TASK.site):
+        assert taken == [1]
+        assert not one.turn_is_over

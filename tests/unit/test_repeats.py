@@ -16,7 +16,7 @@ from tests.unit.test_worker import bench as bench  # a fixture
 
 
 class Unchanged(Road):
-    async def fetch(self, request, gate, route):
+    async def fetch(self, request, gate, route, **watching):
         await self._send(request, gate)
         response = Response(url=request.url, status=304, headers=Headers(()), body=b"", seconds=0.1, wire_bytes=9)
         return NotModified(response=response, fetched_at=0.0)

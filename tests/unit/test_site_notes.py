@@ -32,7 +32,7 @@ class Server(Road):
     crawl_delay: timedelta | None = None
     most = 0  # requests under way at once
 
-    async def fetch(self, request, gate, route):
+    async def fetch(self, request, gate, route, **watching):
         self.inside += 1
         self.most = max(self.most, self.inside)
         try:

@@ -99,7 +99,7 @@ class Road:
         self.fault: Exception | None = None
         self.moved: dict[str, str] = {}
 
-    async def fetch(self, request: PageRequest, gate: BeforeSend, route: OpenRoute) -> Outcome:
+    async def fetch(self, request: PageRequest, gate: BeforeSend, route: OpenRoute, **watching: Any) -> Outcome:
         self.inside += 1
         try:
             for _ in range(self._requests):

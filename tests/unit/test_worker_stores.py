@@ -32,7 +32,7 @@ class Asking(Road):
         self.etags: dict[str, str] = {}
         self.go.set()
 
-    async def fetch(self, request: PageRequest, *rest: Any) -> Any:
+    async def fetch(self, request: PageRequest, *rest: Any, **watching: Any) -> Any:
         self.etags[request.url] = request.etag
         return await super().fetch(request, *rest)
 

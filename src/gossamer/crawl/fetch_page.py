@@ -241,8 +241,13 @@ class PageFetch:
                     opened = await route.open()
                 except Misconfigured as error:
                     raise NoRoute(str(error)) from error
-                watch = {} if self._once is None else {"watch": self._once.watch}
-                outcome = await self._fetcher.fetch(request, route.paid(self._before_send), opened, **watch)
+                outcome = await self._fetcher.fetch(
+                    request,
+                    route.paid(self._before_send),
+                    opened,
+                    watch=self._once.watch if self._once is not None else None,
+                    looking_up=self._held.keeping_turn if self._held is not None else None,
+                )
             if not isinstance(outcome, Disallowed):
                 response = outcome.response
                 self._log.answered(response)

@@ -6,13 +6,15 @@ backend's, so a process that keeps to it never works on a task that another work
 
 A lease owes a turn of its site until a request was written. The turn ends when the page is still out while the site's
 next turn comes: then other workers may have the site, and one more request of the same page takes another turn. Turns
-of a burst, and those of a job with its own rate, are owed until the lease ends.
+of a burst, and those of a job with its own rate, are owed until the lease ends. No turn ends while the journey looks up
+what others of this process may be waiting for, with turns of their own (`keeping_turn`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TypeVar
 
@@ -54,6 +56,8 @@ class HeldLease:
         self.turn = _NEVER  # monotonic; no request of it may leave earlier, see Pacer.enter
         self.turn_number = 1
         self.turn_is_over = False  # from just before it is reported: then no request may leave without another turn
+        self.take_turn: Callable[[], Awaitable[None]] | None = None  # given by a journey that makes requests
+        self._keeping = 0  # blocks of `keeping_turn`
         self._pace = lease.pace
         self._gates: list[SiteGate] = []  # of requests that may still leave
         self._left_at = _NEVER
@@ -90,7 +94,7 @@ class HeldLease:
         """End the turn if a request was written so long ago that the site's next turn comes, and no other is about to
         leave. True if the turn is over. Called many times a second."""
         pace = self._pace
-        if self.turn_is_over or pace is None or pace.burst > 1 or pace.gap:
+        if self.turn_is_over or self._keeping or pace is None or pace.burst > 1 or pace.gap:
             return self.turn_is_over
         before = now - max(pace.interval, _SOONEST)
         if self.turn <= before:
@@ -102,6 +106,18 @@ class HeldLease:
         """The lease has another turn; `turn` is its moment (Pacer.next_turn)."""
         self.turn_number, self.turn_is_over, self._pace, self._left_at = number, False, pace, _NEVER
         self.turn = max(self.turn, turn)
+
+    @asynccontextmanager
+    async def keeping_turn(self, site: str) -> AsyncIterator[None]:
+        """The turn does not end inside this block, in which requests of `site` are made under a lock. A page that waits
+        for the lock may owe a turn: if the holder needed another one, each would wait for the other."""
+        while self.turn_is_over and site == self.lease.task.site and self.take_turn is not None:
+            await self.take_turn()
+        self._keeping += 1
+        try:
+            yield
+        finally:
+            self._keeping -= 1
 
     def _forget_old_gates(self) -> None:
         for gate in self._gates:

@@ -104,6 +104,7 @@ class Journey:
 
         The caller must have the lease in the pacer before this call, and take it out only after the task is settled.
         """
+        self._held.take_turn = self._site.take_turn
         try:
             if self._context.tracer is None:
                 await self._fetch_and_settle()
@@ -112,6 +113,8 @@ class Journey:
                 await self._fetch_and_settle()
         except LeaseLost as lost:
             self._emit(events.LeaseLapsed, message=str(lost))
+        finally:
+            self._held.take_turn = None  # no circle of references for each page
 
     def _traced(self, tracer: Tracer) -> AbstractContextManager[None]:
         task = self._task

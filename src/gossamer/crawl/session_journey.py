@@ -49,7 +49,8 @@ class _InSession(Journey):
     # -- before and after the request ------------------------------------------------------------------------------
 
     async def _fetch(self) -> FetchResult:
-        self._visit = await self._context.sessions.enter(self._session, self._login)
+        async with self._held.keeping_turn(self._task.site):  # other pages may wait for this login
+            self._visit = await self._context.sessions.enter(self._session, self._login)
         result = None
         try:
             result = await super()._fetch()

@@ -62,7 +62,7 @@ class Worker:
     `quarantine` is shared by all workers of the process. `max_deliveries` is the job's. `is_over` says whether the job
     has ended or has nothing left; it is called while the window of the job is closed. `journey` makes the journeys of a
     job that fetches nothing; None: pages are fetched. `pages` are all that are left of a job whose pages lead to no
-    others: with these it asks for no more until they are settled. `is_taken` says whether other workers have all pages;
+    others: with these it asks for no more until one of them ends. `is_taken` says whether other workers have all pages;
     it is called when there is none to begin with, and then `run` ends.
     """
 
@@ -226,9 +226,9 @@ class Worker:
                 suspects = await self._start(batch.leases, asked_at) if batch is not None and batch.leases else []
             if suspects:
                 await self._try_apart(suspects)
-            elif batch is not None and batch.leases and len(batch.leases) == self._pages:
-                await self._wait_until_drained()
-                if await self._found_over():
+            elif batch is not None and batch.leases and len(batch.leases) == self._pages == len(self._journeys):
+                await self._wait_for_an_end()  # of a page that moved or is tried again, more comes
+                if not self._journeys and await self._found_over():
                     return True
             elif batch is None or batch.leases:
                 continue
@@ -457,10 +457,14 @@ class Worker:
 
     async def _wait_until_drained(self) -> None:
         """After standing down: wait until no page is in progress, or the worker is told to drain after all."""
+        while self._journeys and not self._draining.is_set():
+            await self._wait_for_an_end()
+
+    async def _wait_for_an_end(self) -> None:
+        """Wait until a page in progress ends, or the worker is told to drain."""
         draining = asyncio.ensure_future(self._draining.wait())
         try:
-            while self._journeys and not self._draining.is_set():
-                await asyncio.wait({draining, *self._journeys}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({draining, *self._journeys}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             draining.cancel()
 

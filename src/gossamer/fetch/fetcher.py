@@ -18,6 +18,7 @@ counts as a redirect there: no site speaks for another one.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias
 
@@ -49,6 +50,7 @@ from .robots_rules import RobotsRules
 from .robots_shelf import RobotsEntry
 
 Watch = Callable[[Gate | None], Gate]
+LookingUp = Callable[[str], AbstractAsyncContextManager[None]]
 
 PRIVATE = frozenset({"authorization", "cookie", "proxy-authorization"})
 _MOVED = frozenset({301, 302, 303, 307, 308})
@@ -196,17 +198,25 @@ class Fetcher:
         )
 
     async def fetch(
-        self, request: PageRequest, before_send: BeforeSend, route: OpenRoute, watch: Watch | None = None
+        self,
+        request: PageRequest,
+        before_send: BeforeSend,
+        route: OpenRoute,
+        *,
+        watch: Watch | None = None,
+        looking_up: LookingUp | None = None,
     ) -> Outcome:
         """Fetch the page; all its requests take the same route. `before_send` is awaited for the gate of every request,
         the one for robots.txt included, with the site's crawl-delay if known, and may raise. `watch` gets the gate of
-        every request that is not safe to repeat, and returns the gate to use.
+        every request that is not safe to repeat, and returns the gate to use. `looking_up` is called with the site, and
+        entered while a robots.txt is looked up.
 
         Raises FetchFailed or FetchRefused; RedirectLoop for a chain that loops or is too long.
         """
         request = without_login(request)
         if request.robots_answer and self._robots is not None:
-            return _of_entry(request.url, await self._robots.answer_of(request.url, before_send, route))
+            async with looking_up(site_of(request.url)) if looking_up is not None else nullcontext():
+                return _of_entry(request.url, await self._robots.answer_of(request.url, before_send, route))
         jar = route.jar
         url, method = request.url, request.method
         limits = request.limits or self._limits
@@ -219,8 +229,10 @@ class Fetcher:
             if self._robots is not None and self._obeys_robots(site_of(url)):
                 rules = self._robots.known_for(url, route)
                 if rules is None:
+                    looking = looking_up(site_of(url)) if looking_up is not None else nullcontext()
                     with trace.step("robots"):
-                        rules = await self._robots.rules_for(url, before_send, route)
+                        async with looking:
+                            rules = await self._robots.rules_for(url, before_send, route)
                 delay = rules.crawl_delay
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)
@@ -291,16 +303,21 @@ class Fetcher:
                 redirects=trail,
             )
             if same_site and (let_in or request.follows):
-                return await self._behind(onward, towards(request, onward), before_send, route)
+                return await self._behind(onward, towards(request, onward), before_send, route, looking_up)
             return onward
 
     async def _behind(
-        self, answered: Redirected, request: PageRequest, before_send: BeforeSend, route: OpenRoute
+        self,
+        answered: Redirected,
+        request: PageRequest,
+        before_send: BeforeSend,
+        route: OpenRoute,
+        looking_up: LookingUp | None,
     ) -> Outcome:
         """Fetch the page behind a request that was `answered` and must not be sent twice. Return `answered` itself if
         the page cannot be fetched now; the page then gets a task of its own."""
         try:
-            outcome = await self.fetch(request, before_send, route)
+            outcome = await self.fetch(request, before_send, route, looking_up=looking_up)
         except Transient:
             return answered
         if isinstance(outcome, Disallowed):

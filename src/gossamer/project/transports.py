@@ -117,6 +117,7 @@ class Shared(Generic[T]):
         self._clock = clock
         self._linger = linger
         self._open: list[_Opened[T]] = []
+        self._closing: set[asyncio.Task[None]] = set()  # what no job can get any more
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,6 +128,7 @@ class Shared(Generic[T]):
             if one.closing is not None:
                 one.closing.cancel()
             await one.close()
+        await asyncio.gather(*self._closing)
 
     @asynccontextmanager
     async def of(
@@ -152,6 +154,9 @@ class Shared(Generic[T]):
         if not one.value.done() or one.value.exception() is None:  # what could not be opened is tried anew
             await self._clock.sleep(self._linger.total_seconds())
         self._open.remove(one)  # from here on a job gets another one
+        assert one.closing is not None  # this task
+        self._closing.add(one.closing)
+        one.closing.add_done_callback(self._closing.discard)
         await one.close()
 
 

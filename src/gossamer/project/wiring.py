@@ -231,7 +231,7 @@ def worker_of(
 
 def beside_context(project: Project, context: JobContext, job: Job, scope: LinkScope, terms: JobTerms) -> JobContext:
     """The context of one more job of the same spider under the same terms for sites, whose pages give no records. It
-    has its own links, budget and cookies, and shares all else."""
+    has its own links, budget, cookies and failures that may be this machine's, and shares all else."""
     return msgspec.structs.replace(
         context,
         job=job.id,
@@ -239,6 +239,7 @@ def beside_context(project: Project, context: JobContext, job: Job, scope: LinkS
         max_deliveries=terms.max_deliveries,
         admission=link_admission(project, context.spider, scope),
         router=context.router.beside(budget_of(project, job.id)),
+        second_opinion=SecondOpinion(project.state.workers, project.clock),
     )
 
 

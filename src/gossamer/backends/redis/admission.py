@@ -53,7 +53,8 @@ class ShardAdmission:
         at, known = self._known.get(job, (float("-inf"), None))
         if known is None or monotonic() - at > JOB_TRUSTED:
             row = await self._jobs.row(job)
-            known = KnownJob(id=job, number=row.number, terms=row.admission())
+            terms = msgspec.structs.replace(row.admission(), source="")  # all pages of a batch, and not needed here
+            known = KnownJob(id=job, number=row.number, terms=terms)
             self._known[job] = (monotonic(), known)
         return known
 

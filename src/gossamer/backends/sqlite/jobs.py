@@ -26,6 +26,7 @@ from .cleanup import CANCELLED, REPLACED, clear_some, drop_first, forget, remain
 from .connection import Database
 from .queue_rows import JobRow, QueueRows, SharedRows
 
+LONGEST_KEPT = 16 * 1024  # characters of the terms of a job that is kept in memory: those of a batch hold its pages
 QUICK = 100  # jobs read at once, or their counts
 MOST_NUMBER = 2**63 - 1
 _OWNER = "coalesce(json_extract(terms, '$.owner'), '')"  # as in the index jobs_owned
@@ -67,7 +68,7 @@ class SqliteJobs:
 
     def _enter(self, connection: sqlite3.Connection, job: Job, terms: JobTerms, seeds: Sequence[Candidate]) -> None:
         """Enter all seeds of a new job, and seal it."""
-        shared, row = SharedRows(), JobRow(number_of(job.id), job.id, terms, "")
+        shared, row = SharedRows(), JobRow(number_of(job.id), job.id, terms)
         self._rows.admit(connection, row, seeds, found_on=None, now=job.created_at, shared=shared)
         shared.write(connection)
         connection.execute("UPDATE jobs SET sealed = 1 WHERE number = ?", (row.number,))
@@ -286,8 +287,12 @@ def _give_up(connection: sqlite3.Connection, job: str, ending: str, now: float) 
     return True
 
 
-@lru_cache(maxsize=1024)  # the jobs at work are read many times a second
 def _job(row: Row) -> Job:
+    terms = row[5]
+    return _kept_job(row) if len(terms) <= LONGEST_KEPT else _read_job(row)
+
+
+def _read_job(row: Row) -> Job:
     job_id, name, state, created_at, finished_at, text, ending, paused, outcome, start = row
     return Job.under(
         msgspec.json.decode(text, type=JobTerms),
@@ -301,6 +306,9 @@ def _job(row: Row) -> Job:
         paused=bool(paused),
         start=start,
     )
+
+
+_kept_job = lru_cache(maxsize=1024)(_read_job)  # the jobs at work are read many times a second
 
 
 class SqliteSeedBook:

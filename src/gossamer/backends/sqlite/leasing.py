@@ -146,7 +146,7 @@ class SqliteTaskDispatcher:
             "postponed, terms FROM jobs WHERE number = ?",
             (job.number,),
         ).fetchone()
-        if terms != job.text:  # the job was resumed, perhaps with another limit
+        if hash(terms) != job.mark:  # the job was resumed, perhaps with another limit
             job = self._rows.renew(connection, job.id)
         if state != "running":
             return LeaseBatch(drained=True)

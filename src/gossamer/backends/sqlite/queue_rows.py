@@ -157,10 +157,12 @@ def free_slots(
 
 
 class JobRow(msgspec.Struct, frozen=True):
+    """A job as it is cached: its terms without the source, which lists all pages of a batch."""
+
     number: int
     id: str
     terms: JobTerms
-    text: str  # the terms as stored
+    mark: int = 0  # the hash of the terms as stored
 
 
 class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -217,7 +219,8 @@ class QueueRows:
             row = connection.execute("SELECT number, terms FROM jobs WHERE id = ?", (job,)).fetchone()
             if row is None:
                 raise Permanent(f"There is no job {job!r}. `gossamer status` lists the jobs.")
-            found = JobRow(row[0], job, msgspec.json.decode(row[1], type=JobTerms), row[1])
+            terms = msgspec.structs.replace(msgspec.json.decode(row[1], type=JobTerms), source="")
+            found = JobRow(row[0], job, terms, hash(row[1]))
             self._jobs[job] = found
         return found
 

@@ -12,7 +12,8 @@ How it fails: BadRequest for an invalid request, TooMuchAtOnce, BackendUnavailab
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from ipaddress import ip_address
 from uuid import uuid4
@@ -142,7 +143,7 @@ async def _begin_pages(
         priority=priority,
     )
     # Of a spider of the project, a worker reads the seeds: the spider's code and settings are there.
-    seeds = await _seeds_of(project, maker, terms, pages) if name is None else ()
+    seeds = partial(_seeds_of, project, maker, terms, pages) if name is None else None
     return await open_owned(project, caller, called, terms, seeds)
 
 
@@ -215,9 +216,13 @@ def crawl_limit(settings: Settings, wanted: int | None) -> int | None:
 
 
 async def open_owned(
-    project: Project, caller: Caller, name: str, terms: JobTerms, seeds: Sequence[Candidate] = ()
+    project: Project,
+    caller: Caller,
+    name: str,
+    terms: JobTerms,
+    seeds: Callable[[], Awaitable[Sequence[Candidate]]] | None = None,
 ) -> Job:
-    """Open the job, if the key may have one more. Raises TooMuchAtOnce."""
+    """Open the job, if the key may have one more; only then are its `seeds` made. Raises TooMuchAtOnce."""
     most = caller.open_jobs or project.settings.server.open_jobs
     own = [job for job in await project.state.jobs.running_jobs() if job.owner == caller.id]
     if len(own) >= most and all(job.name != name for job in own):
@@ -225,7 +230,8 @@ async def open_owned(
             f"Your key has {len(own):,} jobs open, and may have {most:,}. Wait for one to end, or cancel one."
         )
     sealed = sealed_terms(project.settings, name, terms)
-    job, _ = await project.state.jobs.open_job(name, sealed, fresh=False, seeds=seeds)
+    made = await seeds() if seeds is not None else ()
+    job, _ = await project.state.jobs.open_job(name, sealed, fresh=False, seeds=made)
     return job
 
 

@@ -115,12 +115,13 @@ class JobRunner:
         settings: Settings,
         *,
         opened: Opened,
+        begun: Callable[[], None],
         draining: asyncio.Event,
         yields: bool = False,
     ) -> bool | None:
         """Work on a job until nothing is left: True. False if its worker, which `opened` is given, was drained or stood
-        down before that. None if it `yields` and another worker has all of its pages: then nothing was opened. Raises
-        GossamerErrors, and whatever the start of the spider raises."""
+        down before that. None if it `yields` and another worker has all of its pages. `begun` is called when it is
+        known that it does not yield. Raises GossamerErrors, and whatever the start of the spider raises."""
         now = self._project.clock.monotonic()
         if now - self._forgot_at >= OUTDATED_LOOK.total_seconds():  # not for each of many short jobs
             await forget_outdated(self._project)
@@ -135,14 +136,14 @@ class JobRunner:
                 return None
         try:
             if not name:
-                over = await self._work_beside(job, spider, settings, opened, pages, yields=yields)
+                over = await self._work_beside(job, spider, settings, opened, begun, pages, yields=yields)
                 if over is None:
                     return None
             else:
                 spider = await in_use(self._project, spider)
                 with open_beside(self._project, settings=settings, worker=name) as project:
                     over = await is_over(jobs, job.id)  # true also for a job whose results wait to be stored
-                    over = over or await self._work(project, job, spider, opened, claimed=claimed)
+                    over = over or await self._work(project, job, spider, opened, begun, claimed=claimed)
         except BaseException:
             if claimed:
                 with suppress(Transient):  # then its lease expires
@@ -155,7 +156,15 @@ class JobRunner:
         return numbered_name(self._project.worker, self._workers)
 
     async def _work_beside(
-        self, job: Job, spider: Spider, settings: Settings, opened: Opened, pages: int, *, yields: bool
+        self,
+        job: Job,
+        spider: Spider,
+        settings: Settings,
+        opened: Opened,
+        begun: Callable[[], None],
+        pages: int,
+        *,
+        yields: bool,
     ) -> bool | None:
         """Work on a job of single pages that are in its queue, in the context of others of its kind. None if it
         `yields` and another worker has all of them."""
@@ -183,10 +192,11 @@ class JobRunner:
                 pages=pages,
                 is_taken=is_taken if yields else None,
             )
+            opened(worker)  # at once: it may be drained, or have to share, before its first page
             if yields:
-                worker.stays = partial(opened, worker)
+                worker.stays = begun
             else:
-                opened(worker)
+                begun()
             self._waiting[worker] = None
             worker.on_settling(self._wake_one)
             try:
@@ -229,7 +239,9 @@ class JobRunner:
         project = self._project.of(settings)
         return await close_drained(project, spider, job, self._events)
 
-    async def _work(self, project: Project, job: Job, spider: Spider, opened: Opened, *, claimed: bool) -> bool:
+    async def _work(
+        self, project: Project, job: Job, spider: Spider, opened: Opened, begun: Callable[[], None], *, claimed: bool
+    ) -> bool:
         """Work on a job until no page is left. False if its worker was drained first."""
         settings, sites = project.settings, set[str]()
         scope = scope_of(settings, job, spider, sites)
@@ -266,6 +278,7 @@ class JobRunner:
             )
         async with opening as worker:
             opened(worker)
+            begun()
             seeding = seed_context(
                 project,
                 source_pauses=self._source_pauses,

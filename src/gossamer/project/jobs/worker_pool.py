@@ -345,10 +345,20 @@ class WorkerPool:
             if self._until_idle and self._serves is not None:
                 idling.append(asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}"))
 
+        def begun() -> None:
+            if not self.is_draining():
+                self._reports.begun(job, slot.code)
+
         over: bool | None = False
         try:
             over = await self._runner.work(
-                job, spider, settings, opened=opened, draining=self._draining, yields=self._yields(job)
+                job,
+                spider,
+                settings,
+                opened=opened,
+                begun=begun,
+                draining=self._draining,
+                yields=self._yields(job),
             )
             if over is None:
                 until = self._project.clock.monotonic() + YIELD.total_seconds()
@@ -398,8 +408,6 @@ class WorkerPool:
         self._share_out()
         if self.is_draining():
             worker.drain()
-        else:
-            self._reports.begun(slot.job, slot.code)
 
     def _share_out(self) -> None:
         """Share the process's concurrency among the jobs that have something to do."""
