@@ -18,7 +18,7 @@ from gossamer.store.contract import Version
 from gossamer.store.outputs.contract import Batch, Change, ColumnsWidened, Output, write_in_parts
 from gossamer.store.outputs.plan import Plan, column_name
 
-from ..services.postgres import shared_postgres
+from ..services.postgres import schema_of, shared_postgres
 from .outputs import SCHEMA, TARGETS, Target, record, shown
 
 
@@ -304,7 +304,7 @@ async def test_a_column_that_the_database_does_not_alter_has_dead_rows_with_the_
     ("limit", "time", "said"),
     [
         ("LOCKED_WITHIN", timedelta(milliseconds=1), "lock timeout"),
-        ("ALTERED_WITHIN", timedelta(microseconds=1), "that takes longer than 0:00:00.000001"),
+        ("ALTERED_WITHIN", timedelta(milliseconds=50), "that takes longer than 0:00:00.050000"),
     ],
 )
 async def test_a_column_that_takes_too_long_to_alter_has_dead_rows_and_the_output_goes_on(
@@ -328,6 +328,13 @@ async def test_a_column_that_takes_too_long_to_alter_has_dead_rows_and_the_outpu
     if limit == "LOCKED_WITHIN":
         await reader.transaction().start()
         await reader.fetch(f"SELECT * FROM {target.table('products')}")
+    else:  # an index that is made anew with the table, for an hour
+        slow = f"{schema_of(tmp_path)}.slow"
+        await reader.execute(
+            f"CREATE FUNCTION {slow}(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN"
+            " IF current_query() LIKE 'ALTER%' THEN PERFORM pg_sleep(3600); END IF; RETURN $1; END $$;"
+            f" CREATE INDEX ON {target.table('products')} ({slow}(title))"
+        )
 
     refused = await write_in_parts(output, batch(plan, record(2, stock="many"), record(3), number=2))
 

@@ -614,9 +614,11 @@ async def test_a_page_of_a_batch_that_moved_does_not_wait_for_a_slow_one(tmp_pat
 
 
 async def test_a_slow_robots_txt_that_moved_keeps_pages_of_its_site_from_waiting_for_each_other(tmp_path: Path) -> None:
+    several_turns = 0.5
+
     async def respond(path: str) -> str | None:
         if path == "/robots.txt":
-            await asyncio.sleep(0.5)  # several turns
+            await asyncio.sleep(several_turns)
             return "/elsewhere.txt"
         return None
 
