@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import socketserver
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -27,6 +28,9 @@ from .services.valkey import ValkeyServer, running_valkey
 
 settings.register_profile("any machine", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+# Of the usual five, the sixth connection to a site of a test is tried again after one second, three, and seven.
+socketserver.TCPServer.request_queue_size = 128
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is where a shell has begun us in the background, and all that the tests start would be deaf to Ctrl-C.
